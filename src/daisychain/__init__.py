@@ -1,0 +1,1 @@
+"""DaisyChain: pool the computers you own to train one small model."""

@@ -1,0 +1,34 @@
+"""One hash for the whole state of a replica (docs/NUMERICS.md, rule 13)."""
+
+import hashlib
+import struct
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+State = Mapping[str, npt.NDArray[np.generic]]
+
+
+def tensor_digest(array: npt.NDArray[np.generic]) -> bytes:
+    """SHA-256 over type, shape and little-endian bytes of one array."""
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    head = f"{little.dtype.str}{list(little.shape)}".encode()
+    return hashlib.sha256(head + b"\0" + little.tobytes()).digest()
+
+
+def state_hash(state: State, step: int) -> bytes:
+    """SHA-256 over the step and, in name order (by UTF-8 bytes), each name and its tensor's digest: 32 bytes."""
+    total = hashlib.sha256(b"daisychain state 1\0" + struct.pack("<Q", step))
+    for name in sorted(state, key=lambda n: n.encode()):
+        encoded = name.encode()
+        total.update(struct.pack("<I", len(encoded)) + encoded + tensor_digest(state[name]))
+    return total.digest()
+
+
+def first_difference(mine: State, other_digests: Mapping[str, bytes]) -> str | None:
+    """The first name, in name order, whose tensor is not the same on the other replica."""
+    for name in sorted(set(mine) | set(other_digests), key=lambda n: n.encode()):
+        if name not in mine or other_digests.get(name) != tensor_digest(mine[name]):
+            return name
+    return None
