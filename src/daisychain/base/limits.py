@@ -11,11 +11,13 @@ ACCUMULATOR_MAX_K = 131_071  # 131,071 · 128² < 2^31
 # Units
 UNIT_BLOCK_ELEMENTS = 1 << 16  # elements a unit evaluates at once, so that memory is flat
 UNIT_MARGIN_MAX = 0.25  # a net's output is at most this far from the integer it stands for
+MAX_UNIT_FILE_BYTES = 1 << 16
 
 # Kernels
-AUDIT_STRUCTURAL_CELLS = 4  # cells of a product recomputed at every audit: corners, edges, block edges
-AUDIT_RANDOM_CELLS = 4
-AUDIT_PRODUCTS_PER_STEP = 2  # products audited a step
+AUDIT_CORNERS = 2  # cells of every product recomputed: opposite corners, so a last row and a last column,
+AUDIT_EDGES = 2  # … edges of tiles,
+AUDIT_RANDOM = 2  # … and anywhere
+AUDIT_CONTRACT_EVERY_STEPS = 16  # a product checked by NumPy too; every step where nothing is compiled
 
 # Training defaults (FEATURES P12)
 DEFAULT_STEPS = 300
@@ -23,6 +25,7 @@ DEFAULT_BATCH_SAMPLES = 32
 DEFAULT_SEED = 0
 DEFAULT_NODES = 3
 MAX_LOCAL_NODES = 64
+MAX_NODES = 1_024
 BUCKET_BYTES = 1 << 20
 CHECKPOINTS_KEPT = 3
 CHECKPOINT_EVERY_STEPS = 100
@@ -33,14 +36,51 @@ JOIN_LIMIT_S = 120.0  # every node must have arrived
 OPERATION_LIMIT_S = 300.0  # one sum or gather, with every node alive
 HEARTBEAT_EVERY_S = 0.5
 PEER_LOST_AFTER_S = 10.0  # a node without a heartbeat for so long is lost
+WAIT_SLICE_S = 0.05  # how often a wait looks up to see whether everybody is alive
+DIAL_LIMIT_S = 5.0  # at the join every node dials every other
+SAY_WAITING_EVERY_S = 8.0
+WORD_GRACE_S = 1.0  # a node that said why it left ends the others' operations so much later
+LEAVE_LIMIT_S = 5.0  # the coordinator stays so long for the others' goodbye
+END_GRACE_S = 30.0  # local nodes may write a checkpoint for so long after one has failed
+RECORD_BYTES = 1_024  # a record up to here, less its length, is gathered in one operation
+MAX_RECORD_BYTES = 1 << 26
+LINK_PROBE_BYTES = 1 << 18
+LINK_PROBE_LIMIT_S = 5.0
 
 # Plan
 PLAN_SMOOTHING = 0.3  # weight of the newest speed
 PLAN_HYSTERESIS = 0.10  # a plan changes only if it promises a step this much shorter
 PLAN_EVERY_STEPS = 5
+PLAN_SOUNDING_STEPS = 8  # first steps with uneven shares on purpose, to tell fixed from per-sample time
+PLAN_PROBE_EVERY_STEPS = (
+    50  # so often a node without a share gets one sample, to see whether it has recovered
+)
+
+# Status
+STATUS_EVERY_S = 0.5  # a status file is renewed at most so often
 
 # Files
 MAX_CHECKPOINT_BYTES = 1 << 36
 MAX_CHECKPOINT_HEADER_BYTES = 1 << 26
 MAX_TABLE_ROWS = 20_000_000
 MAX_TEXT_BYTES = 1 << 30
+MAX_TEXT_FILES = 100_000  # looked at in a folder
+MAX_TABLE_BYTES = 1 << 32
+MAX_TABLE_CELLS = 1 << 28  # rows × features held in memory: 1 GiB as float32
+
+# Data
+HELD_OUT_FRACTION = 0.2
+HELD_OUT_MAX_ROWS = 10_000  # so that an evaluation takes seconds
+HELD_OUT_MAX_WINDOWS = 256
+MIN_TABLE_ROWS = 10
+MAX_CLASSES = 1_000
+MAX_INTEGER_CLASSES = 20  # a target of whole numbers with more values than this is a quantity
+MAX_CATEGORIES = 64  # texts of a column that are told apart; the rest are "other"
+MIN_CATEGORY_ROWS = 2  # a text that occurs less often is "other"
+MAX_DEVIATIONS = 10.0  # a standardised number is clipped here, so that one outlier cannot own a block's scale
+
+# Built-in models
+MAX_MODEL_WIDTH = 4_096
+MAX_MODEL_LAYERS = 64
+MAX_SEQUENCE = 4_096
+MAX_GENERATED_BYTES = 1 << 20

@@ -1,0 +1,7 @@
+"""Torch modules on the verified kernels."""
+
+from daisychain.nn.linear import VerifiedLinear, make_linear, verify_model
+from daisychain.nn.mlp import MLP
+from daisychain.nn.transformer import Transformer, TransformerConfig
+
+__all__ = ["MLP", "Transformer", "TransformerConfig", "VerifiedLinear", "make_linear", "verify_model"]

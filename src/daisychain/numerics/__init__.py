@@ -1,6 +1,6 @@
 """The numeric contract, in NumPy: slow, exact, readable in one sitting. Every fast path is proven against it."""
 
-from daisychain.numerics.blocks import Blocks, block_edges, quantise
+from daisychain.numerics.blocks import Blocks, block_edges, block_relu, quantise
 from daisychain.numerics.elementwise import relu, requantise
 from daisychain.numerics.optimizer import DaisyAdam, DaisySGD, Optimizer, make_optimizer
 from daisychain.numerics.product import block_product, check_contraction, product, triple_product
@@ -14,6 +14,7 @@ __all__ = [
     "Optimizer",
     "block_edges",
     "block_product",
+    "block_relu",
     "check_contraction",
     "first_difference",
     "make_optimizer",

@@ -1,20 +1,23 @@
-"""Power-of-two block format: how numbers are held when they are multiplied (docs/NUMERICS.md, rules 1 to 3).
+"""Power-of-two block format: how numbers are held when they are multiplied (docs/NUMERICS.md, rules 1, 2 and 5).
 
 The contraction axis is cut into blocks of 128. A block is 8-bit codes `q` in ±127 and one scale `2^k`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from daisychain.base import limits
 from daisychain.base.errors import BlockRangeError, NonFiniteError
-from daisychain.numerics.elementwise import requantise
+from daisychain.numerics.elementwise import relu, requantise
 
 F32 = npt.NDArray[np.float32]
 I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
+Requantise = Callable[[npt.NDArray[np.int16]], I8]
 
 #: The first magnitude that no exponent holds: 127.5 · 2^53. Everything from here on is refused.
 MAGNITUDE_LIMIT = np.float32(127.5 * 2.0**limits.EXPONENT_MAX)
@@ -66,20 +69,30 @@ def scale_exponent(magnitude: F32) -> I8:
     return np.maximum(exponent, limits.EXPONENT_MIN).astype(np.int8)
 
 
-def quantise(x: F32, period: int | None = None) -> Blocks:
-    """Quantise float32 `x` (rows, length) along its last axis.
+def quantise(x: F32, edges: I64 | None = None, requantise: Requantise = requantise) -> Blocks:
+    """Quantise float32 `x` (rows, length) along its last axis, in blocks of 128 or those of `edges`.
 
-    Raises NonFiniteError for NaN or infinity, BlockRangeError for magnitudes of 127.5·2^53 or more.
+    `requantise` is the unit that rounds. Raises NonFiniteError for NaN or infinity, BlockRangeError for
+    magnitudes of 127.5·2^53 or more.
     """
     check_quantisable(x)
-    edges = block_edges(x.shape[1], period)
+    edges = block_edges(x.shape[1]) if edges is None else edges
     magnitude = np.zeros((x.shape[0], len(edges) - 1), np.float32)
-    for b, (start, end) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for b, (start, end) in enumerate(pairwise(edges.tolist())):
         magnitude[:, b] = np.abs(x[:, start:end]).max(axis=1, initial=0.0)
     exponents = scale_exponent(magnitude)
     factor = np.repeat(power_of_two(8 - exponents.astype(np.int32)), np.diff(edges), axis=1)
     codes = requantise(np.floor(x * factor).astype(np.int16))
     return Blocks(codes, exponents, edges)
+
+
+def block_relu(x: F32, relu: Callable[[I8], I8] = relu, requantise: Requantise = requantise) -> F32:
+    """ReLU on the unit: quantise (rows, length) along the last axis, ReLU of the codes, their values.
+
+    What comes out is held exactly by the block format, so that quantising it again loses nothing.
+    """
+    blocks = quantise(x, requantise=requantise)
+    return replace(blocks, codes=relu(blocks.codes)).values()
 
 
 def check_quantisable(x: F32) -> None:

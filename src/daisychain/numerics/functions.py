@@ -1,4 +1,4 @@
-"""exp, log, softmax and cross-entropy from IEEE + − × ÷ and floor alone (docs/NUMERICS.md, rules 8 to 11).
+"""exp, log, softmax and cross-entropy from IEEE + − × ÷ and floor alone (docs/NUMERICS.md, rules 9 to 11).
 
 Every operation is a separate, correctly rounded float32 operation in the order written, so that the bits are
 the same wherever IEEE arithmetic is. Platform exp and log are not.

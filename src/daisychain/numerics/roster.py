@@ -1,4 +1,4 @@
-"""The mean gradient of a roster, and which samples each step uses (docs/NUMERICS.md, rules 7 and 14)."""
+"""The mean gradient of a roster, and which samples each step uses (docs/NUMERICS.md, rules 13 and 15)."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,10 @@ def _permute(index: U32, half_bits: int, key: U32) -> U32:
     mask = np.uint32((1 << half_bits) - 1)
     left, right = index >> np.uint32(half_bits), index & mask
     for turn in range(FEISTEL_ROUNDS):
-        left, right = right, left ^ (_mix(right ^ _mix(key + np.uint32(turn * 0x9E3779B9 & 0xFFFFFFFF))) & mask)
+        left, right = (
+            right,
+            left ^ (_mix(right ^ _mix(key + np.uint32(turn * 0x9E3779B9 & 0xFFFFFFFF))) & mask),
+        )
     return (left << np.uint32(half_bits)) | right
 
 

@@ -1,4 +1,4 @@
-"""One hash for the whole state of a replica (docs/NUMERICS.md, rule 13)."""
+"""One hash for the whole state of a replica (docs/NUMERICS.md, rule 14)."""
 
 import hashlib
 import struct

@@ -1,0 +1,124 @@
+"""Recomputing cells of live products exactly, all through training.
+
+Every product has a few cells checked by a compiled scalar checker, where numba is installed. Every few steps (every
+step where it is not) a product is checked by the NumPy contract itself.
+"""
+
+import random
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from daisychain.base import limits
+from daisychain.kernels import compiled
+from daisychain.kernels.backend import Operand
+from daisychain.kernels.proof import operand, same_bits
+from daisychain.numerics import block_edges, block_product, block_relu, quantise
+from daisychain.numerics.blocks import I64
+
+_CHOICES = 64  # sets of cells prepared for each shape, used in turn
+
+
+@lru_cache(maxsize=512)
+def _cells(rows: int, columns: int) -> I64:
+    """Sets of cells (choices, cells, 2): corners, then edges of tiles, then anywhere."""
+    generator = np.random.Generator(np.random.PCG64(rows * 65_537 + columns))
+
+    def edges(length: int) -> I64:
+        near = [e + d for e in range(0, length + 1, 16) for d in (-1, 0) if 0 <= e + d < length]
+        return np.array([*near, length - 1], np.int64)
+
+    corners = np.array([(0, 0), (rows - 1, columns - 1), (0, columns - 1), (rows - 1, 0)])
+    cells = np.empty((_CHOICES, limits.AUDIT_CORNERS + limits.AUDIT_EDGES + limits.AUDIT_RANDOM, 2), np.int64)
+    first, second = limits.AUDIT_CORNERS, limits.AUDIT_CORNERS + limits.AUDIT_EDGES
+    cells[:, :first] = corners[np.arange(_CHOICES * first) % 4].reshape(_CHOICES, first, 2)
+    for axis, length in enumerate((rows, columns)):
+        cells[:, first:second, axis] = generator.choice(edges(length), (_CHOICES, second - first))
+        cells[:, second:, axis] = generator.integers(0, length, (_CHOICES, cells.shape[1] - second))
+    return cells
+
+
+class Auditor:
+    """Finds wrong bits in live products. `seed` decides which products the NumPy contract looks at."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.products = 0
+        self.cells = 0
+        self._random = random.Random(seed)
+        self._compiled = compiled.CompiledElementwise().unavailable() is None and _checker_works()
+        self._steps = 0
+        self._this_step = 0  # products so far
+        self._chosen: int | None = 0
+
+    def begin_step(self) -> None:
+        """Choose which of the coming step's products, if any, the NumPy contract looks at."""
+        every = limits.AUDIT_CONTRACT_EVERY_STEPS if self._compiled else 1
+        due = self._steps % every == 0
+        self._chosen = self._random.randrange(max(self._this_step, 1)) if due else None
+        self._steps, self._this_step = self._steps + 1, 0
+
+    def find_fault(self, a: Operand, b: Operand, edges: I64, y: torch.Tensor) -> str | None:
+        """A wrong cell of y (m, n), in words, or None."""
+        if not y.numel():
+            return None
+        number, self._this_step = self._this_step, self._this_step + 1
+        sets = _cells(*y.shape)
+        cells = sets[self.products % len(sets)]
+        self.products += 1
+        by_contract = number == self._chosen
+        if self._compiled and y.device.type == "cpu":
+            self.cells += len(cells)
+            wrong = compiled.audit_cells(
+                a.data.numpy(), a.axis, b.data.numpy(), b.axis, edges, cells, y.numpy()
+            )
+            if wrong >= 0:
+                return _words(cells[wrong], a, b)
+        if by_contract:
+            self.cells += len(cells)
+            return _find_by_contract(a, b, edges, cells, y)
+        return None
+
+    def find_relu_fault(self, x: torch.Tensor, y: torch.Tensor) -> str | None:
+        """A wrong row of y = relu(x), in words, or None; looked at after a chosen product."""
+        if self._this_step - 1 != self._chosen or not y.numel():
+            return None
+        rows = sorted({0, len(x) - 1, self._random.randrange(len(x))})
+        if same_bits(block_relu(x[rows].cpu().numpy()), y[rows].cpu().numpy()):
+            return None
+        return f"wrong bits in the ReLU of a matrix {tuple(x.shape)}"
+
+
+def _words(cell: I64, a: Operand, b: Operand) -> str:
+    return f"wrong bits at cell ({cell[0]}, {cell[1]}) of the product {a.rows}×{a.length}×{b.rows}"
+
+
+def _find_by_contract(a: Operand, b: Operand, edges: I64, cells: I64, y: torch.Tensor) -> str | None:
+    rows, columns = cells[:, 0].tolist(), cells[:, 1].tolist()
+    left = a.rows_last(rows).cpu().numpy()
+    right = b.rows_last(columns).cpu().numpy()
+    wanted = block_product(quantise(left, edges), quantise(right, edges))
+    got = y[rows][:, columns].cpu().numpy()
+    if same_bits(wanted, got):
+        return None
+    at = np.argwhere(wanted.view(np.int32) != got.view(np.int32))[0]
+    return _words(np.array([rows[at[0]], columns[at[1]]]), a, b)
+
+
+def _checker_works() -> bool:
+    """The compiled checker passes what is right and finds each single flipped bit."""
+    generator = np.random.Generator(np.random.PCG64(5))
+    a, b = (generator.standard_normal((4, 300)).astype(np.float32) for _ in range(2))
+    edges = block_edges(300, 200)
+    right = block_product(quantise(a, edges), quantise(b, edges))
+    cells = np.argwhere(np.ones((4, 4), bool)).astype(np.int64)
+    for axis in (0, 1):
+        left, other = operand(a, axis).data.numpy(), operand(b, axis).data.numpy()
+        if compiled.audit_cells(left, axis, other, axis, edges, cells, right) != -1:
+            return False
+        for number, (i, j) in enumerate(cells):
+            wrong = right.copy()
+            wrong.view(np.int32)[i, j] ^= 1
+            if compiled.audit_cells(left, axis, other, axis, edges, cells, wrong) != number:
+                return False
+    return True

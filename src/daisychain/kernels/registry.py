@@ -1,0 +1,202 @@
+"""Which backend computes: proven bit for bit, timed at the task's own shapes, audited while it works."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+
+from daisychain.base.errors import KernelError
+from daisychain.base.log import say, warn
+from daisychain.kernels.audit import Auditor
+from daisychain.kernels.backend import Backend, Operand
+from daisychain.kernels.compiled import CompiledElementwise
+from daisychain.kernels.elementwise import PlainElementwise
+from daisychain.kernels.int_mm import IntMm
+from daisychain.kernels.proof import admission_cases, find_fault
+from daisychain.kernels.sgemm import Sgemm
+from daisychain.kernels.unit_backends import NeuralUnits, TableUnits
+from daisychain.numerics import block_edges, check_contraction
+from daisychain.numerics.blocks import I64
+from daisychain.units.counts import MULTIPLY, RELU, REQUANTISE, Counts, counts
+
+Shape = tuple[int, int, int, int, int]  # rows of a, length, rows of b, axis of a, axis of b
+DEFAULT_SHAPES: Mapping[Shape, int] = {(256, 256, 256, 1, 1): 1, (256, 256, 256, 0, 0): 1}
+TIMED_SHAPES = 6  # of the task's shapes, the heaviest
+TIMING_ROUNDS = 5
+LAST_RESORT = "table"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a backend. `ratio` is its time over that of the float32 products of the same shapes."""
+
+    name: str
+    admitted: bool
+    reason: str
+    ratio: float | None = None
+
+
+def all_backends() -> list[Backend]:
+    """Fast ones first; the `-plain` twins work where nothing can be compiled."""
+    fast, plain = CompiledElementwise(), PlainElementwise()
+    return [IntMm(fast), Sgemm(fast), IntMm(plain), Sgemm(plain), TableUnits(), NeuralUnits()]
+
+
+@lru_cache(maxsize=1024)
+def _edges(length: int, period: int | None) -> I64:
+    edges = block_edges(length, period)
+    edges.flags.writeable = False
+    return edges
+
+
+class Kernels:
+    """The registry of one process. `product` and `relu` are what layers call."""
+
+    def __init__(
+        self, backends: Sequence[Backend] | None = None, forced: str | None = None, counts: Counts = counts
+    ) -> None:
+        self.backends = {b.name: b for b in (all_backends() if backends is None else backends)}
+        if forced is not None and forced not in self.backends:
+            raise KernelError(f"DAISY_KERNEL={forced} is not known; use one of {', '.join(self.backends)}.")
+        self.verdicts: dict[str, Verdict] = {}
+        self.shapes: Counter[Shape] = Counter()
+        self.auditor = Auditor()
+        self.counts = counts
+        self._forced = forced
+        self._active: Backend | None = None
+
+    @property
+    def active(self) -> Backend:
+        """The backend that works now; chosen at first use."""
+        if self._active is None:
+            self.choose()
+        assert self._active is not None
+        return self._active
+
+    def prove(self, name: str) -> Verdict:
+        """Prove a backend once, and remember."""
+        if name not in self.verdicts:
+            backend = self.backends[name]
+            if (absence := backend.unavailable()) is not None:
+                self.verdicts[name] = Verdict(name, False, absence)
+            else:
+                fault = find_fault(backend, admission_cases())
+                self.verdicts[name] = Verdict(name, fault is None, fault or "every bit equal")
+                if fault is not None:
+                    warn(f"kernel {name} is not used: {fault}.")
+        return self.verdicts[name]
+
+    def choose(self) -> Verdict:
+        """Prove, time at the shapes seen so far, and take the fastest; say which and why."""
+        if self._forced is not None:
+            verdict = (
+                self.time([self._forced])[0]
+                if self.prove(self._forced).admitted
+                else self.prove(self._forced)
+            )
+            if not verdict.admitted:
+                raise KernelError(f"DAISY_KERNEL={self._forced} cannot be used: {verdict.reason}.")
+            reason = "forced by DAISY_KERNEL"
+        else:
+            timed = self.time(self._candidates())
+            verdict = min(timed, key=lambda v: v.ratio or 0.0) if timed else self.prove(LAST_RESORT)
+            reason = "the fastest of " + ", ".join(f"{v.name} {v.ratio:.2f}" for v in timed) + " × float32"
+            reason = reason if timed else "no fast kernel passed the proof; this will be slow"
+            if not verdict.admitted:
+                raise KernelError(
+                    f"no kernel can be used; the last, {LAST_RESORT}, failed: {verdict.reason}."
+                )
+        changed = self._active is None or self._active.name != verdict.name
+        self._active = self.backends[verdict.name]
+        if changed:
+            say(f"kernel: {verdict.name} ({reason})")
+        return verdict
+
+    def _candidates(self) -> list[str]:
+        """Admitted backends for work; a plain twin only where its compiled one is not admitted."""
+        names = [name for name, backend in self.backends.items() if not backend.for_proof]
+        admitted: list[str] = []
+        for name in names:
+            twin = name.removesuffix("-plain")
+            if (twin == name or twin not in admitted) and self.prove(name).admitted:
+                admitted.append(name)
+        return admitted
+
+    def time(self, names: Sequence[str]) -> list[Verdict]:
+        """Time admitted backends against float32, alternating, at the heaviest shapes seen (median of rounds)."""
+        shapes = Counter(self.shapes or DEFAULT_SHAPES)
+        heaviest = sorted(shapes, key=lambda s: -shapes[s] * s[0] * s[1] * s[2])[:TIMED_SHAPES]
+        seconds = dict.fromkeys(names, 0.0)
+        float_seconds = 0.0
+        for shape in heaviest:
+            rows_a, length, rows_b, axis_a, axis_b = shape
+            a = Operand(torch.randn((rows_a, length) if axis_a == 1 else (length, rows_a)), axis_a)
+            b = Operand(torch.randn((rows_b, length) if axis_b == 1 else (length, rows_b)), axis_b)
+            edges = _edges(length, None)
+            rounds: dict[str, list[float]] = {name: [] for name in (*names, "")}
+            for _ in range(TIMING_ROUNDS):
+                for name, times in rounds.items():
+                    start = time.perf_counter()
+                    if name:
+                        self.backends[name].product(a, b, edges)
+                    else:
+                        a.part(0, length) @ b.part(0, length).t()
+                    times.append(time.perf_counter() - start)
+            medians = {name: sorted(times)[TIMING_ROUNDS // 2] for name, times in rounds.items()}
+            float_seconds += shapes[shape] * medians[""]
+            for name in names:
+                seconds[name] += shapes[shape] * medians[name]
+        for name in names:
+            self.verdicts[name] = replace(self.verdicts[name], ratio=seconds[name] / max(float_seconds, 1e-9))
+        return [self.verdicts[name] for name in names]
+
+    def product(self, a: Operand, b: Operand, period: int | None = None) -> torch.Tensor:
+        """(m, K) · (n, K)ᵀ → float32 (m, n) with the bits of the contract; counted and audited.
+
+        `period` restarts the blocks along K at each of its multiples. Raises AccumulatorBoundError for a K above
+        131,071, NonFiniteError and BlockRangeError for numbers that cannot be quantised.
+        """
+        check_contraction(a.length)
+        edges = _edges(a.length, period)
+        self.shapes[(a.rows, a.length, b.rows, a.axis, b.axis)] += 1
+        y = self.active.product(a, b, edges)
+        while (fault := self.auditor.find_fault(a, b, edges, y)) is not None:
+            self._demote(fault)
+            y = self.active.product(a, b, edges)
+        self.counts.add(REQUANTISE, self.active.name, a.data.numel() + b.data.numel())
+        self.counts.add(MULTIPLY, self.active.name, a.rows * a.length * b.rows)
+        return y
+
+    def split_high_low(self, x: Operand, period: int | None = None) -> tuple[Operand, Operand]:
+        """The two halves of 3×INT8, as numerics.split_high_low: x = high + low + a small remainder."""
+        high = self.active.rounded(x, _edges(x.length, period))
+        self.counts.add(REQUANTISE, self.active.name, x.data.numel())
+        return Operand(high, x.axis), Operand(x.data - high, x.axis)
+
+    def relu(self, x: torch.Tensor) -> torch.Tensor:
+        """float32 (rows, length) → ReLU on the unit, as numerics.block_relu; counted and audited."""
+        y = self.active.relu(x)
+        while (fault := self.auditor.find_relu_fault(x, y)) is not None:
+            self._demote(fault)
+            y = self.active.relu(x)
+        self.counts.add(REQUANTISE, self.active.name, x.numel())
+        self.counts.add(RELU, self.active.name, x.numel())
+        return y
+
+    def _demote(self, fault: str) -> None:
+        """Never use the active backend again, and take the next."""
+        name = self.active.name
+        warn(f"kernel {name} is demoted: {fault}; the product is redone.")
+        self.verdicts[name] = Verdict(name, False, f"demoted: {fault}")
+        self._forced = None
+        self.choose()
+
+
+@lru_cache(maxsize=1)
+def default() -> Kernels:
+    """The registry of this process; `DAISY_KERNEL` forces a backend."""
+    return Kernels(forced=os.environ.get("DAISY_KERNEL") or None)

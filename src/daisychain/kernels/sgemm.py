@@ -1,0 +1,47 @@
+"""float32 matrix products of one block each, exact by construction: the portable backend.
+
+Over one block of values `q·2^k` every partial sum is a multiple of 2^(ka+kb) below 2^21 of them, so float32
+holds it exactly, and neither order, fusion, threads nor vendor can matter. No int8 tensor is ever made.
+"""
+
+from itertools import pairwise
+
+import torch
+
+from daisychain.kernels.backend import Operand
+from daisychain.kernels.elementwise import Elementwise, Scratch
+from daisychain.numerics.blocks import I64, block_edges
+
+
+class Sgemm:
+    for_proof = False
+
+    def __init__(self, elementwise: Elementwise) -> None:
+        self.name = f"sgemm{elementwise.suffix}"
+        self._elementwise = elementwise
+        self._scratch = Scratch()
+
+    def unavailable(self) -> str | None:
+        return self._elementwise.unavailable()
+
+    def product(self, a: Operand, b: Operand, edges: I64) -> torch.Tensor:
+        left, right = self._values("a", a, edges), self._values("b", b, edges)
+        y = torch.zeros(a.rows, b.rows, device=a.data.device)
+        one_block = self._scratch.take("product", (a.rows, b.rows), y.dtype, y.device)
+        for start, end in pairwise(edges.tolist()):
+            torch.mm(left.part(start, end), right.part(start, end).t(), out=one_block)
+            y.add_(one_block)  # from +0, so that a −0 out of the library becomes +0
+        return y
+
+    def _values(self, name: str, x: Operand, edges: I64) -> Operand:
+        out = self._scratch.take(name, x.data.shape, x.data.dtype, x.data.device)
+        self._elementwise.values(x, edges, out)
+        return Operand(out, x.axis)
+
+    def rounded(self, x: Operand, edges: I64) -> torch.Tensor:
+        out = torch.empty_like(x.data)
+        self._elementwise.values(x, edges, out)
+        return out
+
+    def relu(self, x: torch.Tensor) -> torch.Tensor:
+        return self._elementwise.relu(x, block_edges(x.shape[1]))
