@@ -242,7 +242,12 @@ def test_saturating_int8_instructions_are_found_out():
     )
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
     run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
     )
     assert run.returncode == 0, run.stderr
     verdict, chosen = run.stdout.splitlines()
@@ -258,9 +263,9 @@ def test_saturating_int8_instructions_are_found_out():
 def test_a_forced_backend_is_used_or_refused_with_the_reason():
     kernels = fresh(forced="sgemm-plain")
     assert kernels.choose().name == "sgemm-plain"
-    with pytest.raises(KernelError, match=r"DAISY_KERNEL=magic is not known; use one of int_mm, sgemm"):
+    with pytest.raises(KernelError, match=r"kernel 'magic' is not known; use one of int_mm, sgemm"):
         fresh(forced="magic")
-    with pytest.raises(KernelError, match=r"DAISY_KERNEL=planted cannot be used: wrong bits"):
+    with pytest.raises(KernelError, match=r"kernel planted cannot be used: wrong bits"):
         fresh([WrongLastColumn()], forced="planted").choose()
 
 
@@ -332,7 +337,7 @@ def extra_megabytes(name, m, k, n):
         "before = peak(); backend.product(a, b, block_edges(k)); print((peak() - before) / 1024)\n"
     )
     command = [sys.executable, "-c", code, name, str(m), str(k), str(n)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
     assert run.returncode == 0, run.stderr
     return float(run.stdout)
 

@@ -103,10 +103,11 @@ def test_expanded_and_transposed_inputs():
 
 
 def test_nan_is_refused_not_trained_on():
+    x = torch.zeros(2, 200)
+    x[1, 7] = torch.nan
+    linear = layer()
     with pytest.raises(NonFiniteError, match="1 of 400 values"):
-        x = torch.zeros(2, 200)
-        x[1, 7] = torch.nan
-        layer()(x)
+        linear(x)
 
 
 def test_products_are_counted():
@@ -171,7 +172,7 @@ def test_a_transformer_looks_only_back():
 
 
 def test_bad_settings_say_what_is_allowed():
-    with pytest.raises(ConfigError, match="int8 or float|'int8' or 'float'"):
+    with pytest.raises(ConfigError, match="use 'int8' or 'float'"):
         VerifiedLinear(2, 2, backward="int4")
     with pytest.raises(ConfigError, match="int8, int8x3 or float"):
         make_linear(2, 2, "int4")

@@ -15,8 +15,8 @@ MAX_UNIT_FILE_BYTES = 1 << 16
 
 # Kernels
 AUDIT_CORNERS = 2  # cells of every product recomputed: opposite corners, so a last row and a last column,
-AUDIT_EDGES = 2  # … edges of tiles,
-AUDIT_RANDOM = 2  # … and anywhere
+AUDIT_EDGES = 1  # … edges of tiles,
+AUDIT_RANDOM = 1  # … and anywhere
 AUDIT_CONTRACT_EVERY_STEPS = 16  # a product checked by NumPy too; every step where nothing is compiled
 
 # Training defaults (FEATURES P12)
@@ -55,6 +55,7 @@ PLAN_SOUNDING_STEPS = 8  # first steps with uneven shares on purpose, to tell fi
 PLAN_PROBE_EVERY_STEPS = (
     50  # so often a node without a share gets one sample, to see whether it has recovered
 )
+SLOW_LINK_FACTOR = 3.0  # a link is to blame for a slow step only if it takes so much longer than all others
 
 # Status
 STATUS_EVERY_S = 0.5  # a status file is renewed at most so often

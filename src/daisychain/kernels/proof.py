@@ -1,7 +1,8 @@
 """Inputs chosen to break a kernel, and the comparison that decides whether it may work.
 
 All −128 times all −128 passes on a kernel that saturates, so the extremes here have mixed signs. One row, one
-column, both layouts, squares and odd sizes make a library choose different kernels. Lengths lie around every block edge.
+column, both layouts, squares and odd sizes make a library choose different kernels. Lengths lie around every
+block edge.
 """
 
 from collections.abc import Iterator

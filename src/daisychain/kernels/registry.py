@@ -61,7 +61,7 @@ class Kernels:
     ) -> None:
         self.backends = {b.name: b for b in (all_backends() if backends is None else backends)}
         if forced is not None and forced not in self.backends:
-            raise KernelError(f"DAISY_KERNEL={forced} is not known; use one of {', '.join(self.backends)}.")
+            raise KernelError(f"kernel {forced!r} is not known; use one of {', '.join(self.backends)}.")
         self.verdicts: dict[str, Verdict] = {}
         self.shapes: Counter[Shape] = Counter()
         self.auditor = Auditor()
@@ -76,6 +76,15 @@ class Kernels:
             self.choose()
         assert self._active is not None
         return self._active
+
+    @property
+    def name(self) -> str:
+        """The backend that works, or `none` where no product was asked for."""
+        return self._active.name if self._active else "none"
+
+    def begin_step(self) -> None:
+        """Tell the audit that a training step begins."""
+        self.auditor.begin_step()
 
     def prove(self, name: str) -> Verdict:
         """Prove a backend once, and remember."""
@@ -93,28 +102,30 @@ class Kernels:
     def choose(self) -> Verdict:
         """Prove, time at the shapes seen so far, and take the fastest; say which and why."""
         if self._forced is not None:
-            verdict = (
-                self.time([self._forced])[0]
-                if self.prove(self._forced).admitted
-                else self.prove(self._forced)
-            )
-            if not verdict.admitted:
-                raise KernelError(f"DAISY_KERNEL={self._forced} cannot be used: {verdict.reason}.")
-            reason = "forced by DAISY_KERNEL"
-        else:
-            timed = self.time(self._candidates())
-            verdict = min(timed, key=lambda v: v.ratio or 0.0) if timed else self.prove(LAST_RESORT)
+            return self.force(self._forced)
+        timed = self.time(self._candidates())
+        if timed:
+            verdict = min(timed, key=lambda v: v.ratio or 0.0)
             reason = "the fastest of " + ", ".join(f"{v.name} {v.ratio:.2f}" for v in timed) + " × float32"
-            reason = reason if timed else "no fast kernel passed the proof; this will be slow"
-            if not verdict.admitted:
-                raise KernelError(
-                    f"no kernel can be used; the last, {LAST_RESORT}, failed: {verdict.reason}."
-                )
-        changed = self._active is None or self._active.name != verdict.name
-        self._active = self.backends[verdict.name]
-        if changed:
-            say(f"kernel: {verdict.name} ({reason})")
+        else:
+            verdict = self.prove(LAST_RESORT)
+            reason = "no fast kernel passed the proof; this will be slow"
+        if not verdict.admitted:
+            raise KernelError(f"no kernel can be used; the last, {verdict.name}, failed: {verdict.reason}.")
+        self._use(verdict.name, reason)
         return verdict
+
+    def force(self, name: str) -> Verdict:
+        """Use this backend from now on, whatever its speed. Raises KernelError if the proof refuses it."""
+        if not (verdict := self.prove(name)).admitted:
+            raise KernelError(f"kernel {name} cannot be used: {verdict.reason}.")
+        self._use(name, "forced")
+        return verdict
+
+    def _use(self, name: str, reason: str) -> None:
+        if self._active is None or self._active.name != name:
+            say(f"kernel: {name} ({reason})")
+        self._active = self.backends[name]
 
     def _candidates(self) -> list[str]:
         """Admitted backends for work; a plain twin only where its compiled one is not admitted."""
