@@ -19,14 +19,17 @@ from daisychain.kernels import make_optimizer
 from daisychain.nn import MLP, Transformer, TransformerConfig
 from timing import alternate, print_result
 
+Made = tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]
+Make = Callable[[str, str], Made]
 
-def perceptron(arithmetic: str, backward: str) -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
+
+def perceptron(arithmetic: str, backward: str) -> Made:
     """784-256-256-10 at batch 256."""
     x, y = torch.randn(256, 784), torch.randint(0, 10, (256,))
     return MLP([784, 256, 256, 10], arithmetic, backward), lambda model: F.cross_entropy(model(x), y)  # type: ignore[arg-type]
 
 
-def gpt(arithmetic: str, backward: str) -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
+def gpt(arithmetic: str, backward: str) -> Made:
     """Width 128, 4 layers, sequence 128, batch 8, 256 symbols."""
     ids = torch.randint(0, 256, (8, 129))
     config = TransformerConfig(256, 128, 4, 4, 128, arithmetic, backward)  # type: ignore[arg-type]
@@ -38,7 +41,7 @@ def gpt(arithmetic: str, backward: str) -> tuple[nn.Module, Callable[[nn.Module]
 
 
 def float_step(
-    make: Callable[[str, str], tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]],
+    make: Make,
 ) -> Callable[[], object]:
     """Ordinary layers with torch's own fused Adam, its fastest on a CPU."""
     model, loss = make("float", "float")
@@ -53,7 +56,7 @@ def float_step(
 
 
 def verified_step(
-    make: Callable[[str, str], tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]],
+    make: Make,
     backward: str,
     kernel: str,
 ) -> Callable[[], object]:
@@ -70,7 +73,7 @@ def verified_step(
     optimizer = make_optimizer("adam", len(weights))
 
     def step() -> None:
-        registry.force(kernel)
+        registry.force(kernel, quiet=True)
         registry.auditor.begin_step()
         gradient.zero_()
         loss(model).backward()

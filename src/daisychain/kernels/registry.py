@@ -99,10 +99,10 @@ class Kernels:
                     warn(f"kernel {name} is not used: {fault}.")
         return self.verdicts[name]
 
-    def choose(self) -> Verdict:
-        """Prove, time at the shapes seen so far, and take the fastest; say which and why."""
+    def choose(self, quiet: bool = False) -> Verdict:
+        """Prove, time at the shapes seen so far, and take the fastest; unless `quiet`, say which and why."""
         if self._forced is not None:
-            return self.force(self._forced)
+            return self.force(self._forced, quiet)
         timed = self.time(self._candidates())
         if timed:
             verdict = min(timed, key=lambda v: v.ratio or 0.0)
@@ -112,18 +112,18 @@ class Kernels:
             reason = "no fast kernel passed the proof; this will be slow"
         if not verdict.admitted:
             raise KernelError(f"no kernel can be used; the last, {verdict.name}, failed: {verdict.reason}.")
-        self._use(verdict.name, reason)
+        self._use(verdict.name, reason, quiet)
         return verdict
 
-    def force(self, name: str) -> Verdict:
+    def force(self, name: str, quiet: bool = False) -> Verdict:
         """Use this backend from now on, whatever its speed. Raises KernelError if the proof refuses it."""
         if not (verdict := self.prove(name)).admitted:
             raise KernelError(f"kernel {name} cannot be used: {verdict.reason}.")
-        self._use(name, "forced")
+        self._use(name, "forced", quiet)
         return verdict
 
-    def _use(self, name: str, reason: str) -> None:
-        if self._active is None or self._active.name != name:
+    def _use(self, name: str, reason: str, quiet: bool) -> None:
+        if not quiet and (self._active is None or self._active.name != name):
             say(f"kernel: {name} ({reason})")
         self._active = self.backends[name]
 

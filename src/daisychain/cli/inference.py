@@ -1,0 +1,96 @@
+"""`daisychain predict`, `generate` and `export`: what a trained model is for."""
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from daisychain.base.errors import ConfigError
+from daisychain.base.files import write_atomic
+from daisychain.base.log import say
+from daisychain.cluster import checkpoint
+from daisychain.cluster.checkpoint import Meta
+from daisychain.cluster.restore import load_model
+from daisychain.tasks import Task, restore_task
+from daisychain.tasks.text import TextTask
+
+CheckpointFile = Annotated[
+    Path, typer.Argument(help="A checkpoint or model.safetensors of a run.", metavar="CHECKPOINT")
+]
+OwnTask = Annotated[
+    str | None, typer.Option("--task", help="module:Class that made the checkpoint, if it was your own code.")
+]
+
+
+def restore(path: Path, allow: str | None) -> tuple[Meta, Task, torch.nn.Module]:
+    """The task and the model of a checkpoint, ready to answer."""
+    meta = checkpoint.read_meta(path)
+    task = restore_task(meta.task, meta.description, allow)
+    model = task.build_model()
+    load_model(path, model)
+    return meta, task, model.eval()
+
+
+def predict(
+    path: CheckpointFile,
+    rows: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file with the rows to answer.", metavar="ROWS")
+    ],
+    task: OwnTask = None,
+) -> None:
+    """Answer each row of a table: CSV on standard output."""
+    _, made_by, model = restore(path, task)
+    answers = made_by.predict(model, rows)
+    if answers:
+        writer = csv.DictWriter(sys.stdout, ["row", *answers[0]], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({"row": number, **answer} for number, answer in enumerate(answers))
+
+
+def generate(
+    path: CheckpointFile,
+    prompt: Annotated[str, typer.Option(help="What the text begins with.")],
+    tokens: Annotated[int, typer.Option(help="Bytes to add.")] = 200,
+    temperature: Annotated[
+        float, typer.Option(help="0 takes the likeliest; 1 is as likely as trained.")
+    ] = 0.8,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 0,
+) -> None:
+    """Go on with a text: the prompt and what follows, on standard output."""
+    meta, made_by, model = restore(path, None)
+    if not isinstance(made_by, TextTask):
+        raise ConfigError(
+            f"{path} is a model of task {meta.task!r}, which writes no text; use `daisychain predict`."
+        )
+    out = sys.stdout.buffer
+    out.write(prompt.encode(errors="surrogateescape"))
+    for piece in made_by.generate(model, prompt, tokens, temperature, seed):
+        out.write(piece)
+        out.flush()
+    out.write(b"\n")
+    out.flush()
+
+
+def export(
+    path: CheckpointFile,
+    to: Annotated[Path, typer.Argument(help="model.pt or model.safetensors.", metavar="FILE")],
+    task: OwnTask = None,
+) -> None:
+    """Write the weights alone, as a state dict: `.pt` for torch.load(weights_only=True), or `.safetensors`."""
+    _, _, model = restore(path, task)
+    state = {name: tensor.detach().contiguous().clone() for name, tensor in model.state_dict().items()}
+    if to.suffix == ".safetensors":
+        from safetensors.torch import save
+
+        write_atomic(to, save(state))
+    elif to.suffix == ".pt":
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        write_atomic(to, buffer.getvalue())
+    else:
+        raise ConfigError(f"{to} has neither .pt nor .safetensors at its end, so its format is not known.")
+    say(f"wrote {to}: {len(state)} tensors, {sum(t.numel() for t in state.values()):,} numbers.")

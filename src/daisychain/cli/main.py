@@ -1,0 +1,77 @@
+"""`daisychain`: the commands, and what becomes of an error: one line, and an exit code that means something."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from daisychain.base.errors import DaisyError, FleetError
+from daisychain.cli import doctor, inference, train, units
+
+#: The base of all usage errors, wherever this version of typer keeps it.
+_UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="daisychain",
+    help="Pool the computers you own to train one small model, verified and bit-identical on every one of them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(train.train)
+app.command()(units.verify)
+app.command()(inference.predict)
+app.command()(inference.generate)
+app.command()(inference.export)
+app.command()(doctor.doctor)
+app.add_typer(units.app, name="units")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit code: 0, 1 for a failed check, 2 for bad input, 3 for a lost fleet."""
+    try:
+        answer = typer.main.get_command(app).main(
+            list(arguments), prog_name="daisychain", standalone_mode=False
+        )
+        return answer if isinstance(answer, int) else 0
+    except DaisyError as error:
+        _say_error(str(error))
+        if isinstance(error, FleetError):
+            from daisychain.cluster.gloo_fleet import end_process
+
+            end_process(error.exit_code)
+        return error.exit_code
+    except _UsageProblem as error:
+        _say_error(
+            f"{error.format_message()} (daisychain {' '.join(arguments[:1])} --help shows the options)"
+        )
+        return 2
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        _say_error(f"{error.filename or 'the system'}: {error.strerror or error}.")
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+
+
+def _say_error(message: str) -> None:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """The console script `daisychain`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def main_train() -> None:
+    """The console script `daisychain-train`: the same as `daisychain train`."""
+    sys.exit(run(["train", *sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    main()

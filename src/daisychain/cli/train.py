@@ -1,0 +1,204 @@
+"""`daisychain train`: N nodes on this machine, or one node of a real cluster when its environment is set."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from daisychain import kernels
+from daisychain.base import limits
+from daisychain.base.errors import RunFolderError
+from daisychain.base.files import write_atomic
+from daisychain.base.log import say
+from daisychain.cli import show
+from daisychain.cluster import checkpoint
+from daisychain.cluster.config import Summary, TrainConfig
+from daisychain.cluster.device import choose_device
+from daisychain.cluster.fleet import Fleet, SoloFleet
+from daisychain.cluster.gloo_fleet import GlooFleet
+from daisychain.cluster.launch import launch_local, train_command
+from daisychain.cluster.launched import LAUNCHED, listen_to_launcher
+from daisychain.cluster.links import measure_links
+from daisychain.cluster.run_folder import RunFolder, check_name, fresh_name, newest_run
+from daisychain.cluster.settings import NodeSettings, cluster_from_environment
+from daisychain.cluster.stop import stop_on_signal
+from daisychain.cluster.trainer import Trainer
+from daisychain.cluster.trial import try_kernels
+from daisychain.tasks import Task, TaskOptions, check_task, load_task
+
+
+def _panel(name: str) -> Callable[..., Any]:
+    """Options that `--help` shows under one heading."""
+
+    def option(text: str, *names: str, env: str | None = None) -> Any:
+        return typer.Option(*names, help=text, envvar=env, rich_help_panel=name)
+
+    return option
+
+
+_task, _run, _cluster = _panel("Task and model"), _panel("Run"), _panel("Cluster")
+
+
+def train(
+    task: Annotated[
+        str, _task("digits, table, text, one of them with -float, or module:Class.", env="DAISY_TASK")
+    ] = "digits",
+    data: Annotated[Path | None, _task("Your own file or folder.")] = None,
+    target: Annotated[str | None, _task("The column to predict (table).")] = None,
+    arithmetic: Annotated[str, _task("int8, int8x3 or float.")] = "int8",
+    backward: Annotated[str, _task("The gradient's products: int8 or float.")] = "int8",
+    width: Annotated[int | None, _task("Width of the model.")] = None,
+    layers: Annotated[int | None, _task("Layers of the model.")] = None,
+    sequence: Annotated[int | None, _task("Bytes a sample (text).")] = None,
+    nodes: Annotated[int, _run("Nodes on this machine.")] = 1,
+    steps: Annotated[int, _run("Steps in all.", env="DAISY_STEPS")] = limits.DEFAULT_STEPS,
+    batch: Annotated[int | None, _run("Samples a step, all nodes together.", env="DAISY_BASE_BATCH")] = None,
+    lr: Annotated[float | None, _run("Learning rate.", env="DAISY_LR")] = None,
+    warmup: Annotated[int, _run("Steps over which the rate rises.")] = 0,
+    optimizer: Annotated[str, _run("adam or sgd.", env="DAISY_OPTIMIZER")] = "adam",
+    seed: Annotated[int, _run("Seed of weights and sample order.")] = limits.DEFAULT_SEED,
+    plan: Annotated[str, _run("Shares: measured (they follow the speeds) or equal.")] = "measured",
+    device: Annotated[str, _run("auto, cpu, cuda or cuda:N.")] = "auto",
+    name: Annotated[str | None, _run("Name of the run's folder.")] = None,
+    runs: Annotated[Path, _run("Where run folders are kept.")] = Path("runs"),
+    resume: Annotated[bool, _run("Go on with the run --name, or with the newest.", "--resume")] = False,
+    checkpoint_every: Annotated[int, _run("Steps between checkpoints.")] = limits.CHECKPOINT_EVERY_STEPS,
+    status_file: Annotated[
+        Path | None, _run("JSON file that shows the newest step.", env="DAISY_STATUS_FILE")
+    ] = None,
+    save: Annotated[Path | None, _run("Where to put the final model too.", env="DAISY_SAVE")] = None,
+    as_json: Annotated[bool, _run("End with one JSON object on standard output.", "--json")] = False,
+    master_addr: Annotated[str | None, _cluster("Address of rank 0 (MASTER_ADDR).")] = None,
+    master_port: Annotated[int | None, _cluster("Its port, 29560 unless given (MASTER_PORT).")] = None,
+    world_size: Annotated[int | None, _cluster("Number of nodes (WORLD_SIZE).")] = None,
+    rank: Annotated[int | None, _cluster("Which of them this is, from 0 (RANK).")] = None,
+    interface: Annotated[str | None, _cluster("Network interface (GLOO_SOCKET_IFNAME).")] = None,
+    address: Annotated[str | None, _cluster("Address of this node; wins over the route.")] = None,
+) -> None:
+    """Train a model on the nodes of this machine, or as one node of a cluster."""
+    listen_to_launcher()
+    settings = cluster_from_environment(
+        os.environ,
+        master_address=master_addr,
+        master_port=master_port,
+        world_size=world_size,
+        rank=rank,
+        interface=interface,
+        address=address,
+    )
+    leads = settings is None or settings.rank == 0
+    launches = settings is None and nodes != 1
+    options = TaskOptions(data, target, seed, arithmetic, backward, width, layers, sequence)  # type: ignore[arg-type]
+    loaded = load_task(task, options, quiet=os.environ.get(LAUNCHED) == "1")
+    if launches:  # its children say what they choose
+        kernels.default().choose(quiet=True)
+    check_task(loaded)
+    config = TrainConfig(
+        steps=steps,
+        batch_samples=loaded.batch_samples if batch is None else batch,
+        learning_rate=loaded.learning_rate if lr is None else lr,
+        warmup_steps=warmup,
+        optimizer=optimizer,
+        seed=seed,
+        arithmetic="float" if task.endswith("-float") else arithmetic,
+        checkpoint_every_steps=checkpoint_every,
+        plan=plan,  # type: ignore[arg-type]
+    )
+    if launches:
+        _launch(nodes, runs, name, resume, task)
+    folder = _open_folder(runs, name, resume, task) if leads else None
+    if folder and not resume:
+        folder.write_config({"task": task, **asdict(options), "data": data and str(data), **asdict(config)})
+    node = _Node(loaded, task, config, settings, folder, resume, device, status_file)
+    with stop_on_signal() as stop:
+        summary = node.train(stop, show.Progress(config, quiet=not leads))
+    if folder:
+        _finish(summary, loaded.metric, folder, save, as_json)
+
+
+class _Node:
+    """One node of a run, wired together."""
+
+    def __init__(
+        self,
+        task: Task,
+        task_name: str,
+        config: TrainConfig,
+        settings: NodeSettings | None,
+        folder: RunFolder | None,
+        resume: bool,
+        device: str,
+        status_file: Path | None,
+    ) -> None:
+        self.task, self.task_name, self.config, self.settings = task, task_name, config, settings
+        self.folder, self.status_file = folder, status_file
+        self.resume_from = checkpoint.newest_whole(folder.checkpoints) if folder and resume else None
+        self.device = choose_device(device)
+        say(f"device: {self.device}; {torch.get_num_threads()} threads")
+
+    def train(self, stop: Any, progress: "show.Progress") -> Summary:
+        world_size = self.settings.world_size if self.settings else 1
+        try_kernels(self.task, max(1, self.config.batch_samples // world_size), self.device.device)
+        fleet = _join(self.settings)
+        reason = "finished"
+        try:
+            links = measure_links(fleet)
+            with progress:
+                return Trainer(
+                    self.task,
+                    self.task_name,
+                    fleet,
+                    self.config,
+                    folder=self.folder,
+                    resume_from=self.resume_from,
+                    device=self.device.device,
+                    stop=stop,
+                    report=progress.step,
+                    status_file=self.status_file,
+                    links=links,
+                ).run()
+        except BaseException as error:
+            reason = str(error) or type(error).__name__
+            raise
+        finally:
+            fleet.close(reason)
+
+
+def _join(settings: NodeSettings | None) -> Fleet:
+    return SoloFleet() if settings is None else GlooFleet.connect(settings)
+
+
+def _launch(nodes: int, runs: Path, name: str | None, resume: bool, task: str) -> None:
+    """Run the same command as `nodes` children that share one folder; ends with their exit code."""
+    if resume:
+        folder = runs / check_name(name) if name else newest_run(runs)
+    else:
+        folder = runs / (check_name(name) if name else fresh_name(runs, task))
+    given = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
+    raise typer.Exit(launch_local(nodes, train_command([*given, "--name", folder.name]), folder))
+
+
+def _open_folder(runs: Path, name: str | None, resume: bool, task: str) -> RunFolder:
+    if not resume:
+        return RunFolder.create(runs, name, task)
+    path = runs / check_name(name) if name else newest_run(runs)
+    if not path.is_dir():
+        raise RunFolderError(f"there is no run {path} to resume; start it without --resume.")
+    return RunFolder(path)
+
+
+def _finish(summary: Summary, metric: str, folder: RunFolder, save: Path | None, as_json: bool) -> None:
+    """Tell a person, and a program, what came of the run."""
+    folder.close()
+    if save and summary.model:
+        write_atomic(save, summary.model.read_bytes())
+    kernel = kernels.default().name
+    show.summary(summary, metric, kernel)
+    if as_json:
+        print(json.dumps(show.as_json(summary, metric, kernel)), flush=True)
