@@ -149,9 +149,12 @@ def test_state_hash_sees_everything():
         ({**state, "a": np.zeros((3, 2), np.float32)}, 5),
         ({**state, "a": np.full((2, 3), -0.0, np.float32)}, 5),
         ({"a": state["a"], "c": state["b"]}, 5),
+        ({**state, "b": np.array(3)}, 5),
+        ({**state, "b": np.array([3])}, 5),
         ({**state, "b": state["b"].astype(np.int32)}, 5),
     ]
-    assert all(state_hash(s, step) != base for s, step in variants)
+    hashes = [state_hash(s, step) for s, step in variants]
+    assert len({base, *hashes}) == len(hashes) + 1
 
 
 def test_first_difference_names_the_tensor():

@@ -13,7 +13,7 @@ class Clock(Protocol):
 
 class SystemClock:
     def now_s(self) -> float:
-        return time.monotonic()
+        return time.perf_counter()
 
     def sleep(self, duration_s: float) -> None:
         time.sleep(duration_s)

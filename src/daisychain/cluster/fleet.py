@@ -4,6 +4,8 @@ from typing import Protocol
 
 import torch
 
+FINISHED = "finished"
+
 
 class Pending(Protocol):
     """A sum under way."""
@@ -27,8 +29,8 @@ class Fleet(Protocol):
     def broadcast(self, buffer: torch.Tensor, source: int) -> None:
         """Copy a contiguous CPU tensor of `source` to every node, in place."""
 
-    def close(self) -> None:
-        """Leave. Never raises, never hangs."""
+    def close(self, reason: str = FINISHED) -> None:
+        """Leave, and tell the others why. Never raises, never hangs. Later calls do nothing."""
 
 
 class _Done:
@@ -39,8 +41,8 @@ class _Done:
 class SoloFleet:
     """A run of one node: nothing to sum, nobody to wait for."""
 
-    rank = 0
-    roster = (0,)
+    rank: int = 0
+    roster: tuple[int, ...] = (0,)
 
     def start_sum(self, buffer: torch.Tensor) -> Pending:
         return _Done()
@@ -51,5 +53,5 @@ class SoloFleet:
     def broadcast(self, buffer: torch.Tensor, source: int) -> None:
         pass
 
-    def close(self) -> None:
+    def close(self, reason: str = FINISHED) -> None:
         pass

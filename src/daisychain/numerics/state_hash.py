@@ -12,7 +12,7 @@ State = Mapping[str, npt.NDArray[np.generic]]
 
 def tensor_digest(array: npt.NDArray[np.generic]) -> bytes:
     """SHA-256 over type, shape and little-endian bytes of one array."""
-    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    little = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     head = f"{little.dtype.str}{list(little.shape)}".encode()
     return hashlib.sha256(head + b"\0" + little.tobytes()).digest()
 

@@ -1,6 +1,7 @@
 """What a training task is. `examples/my_task_template.py` is one to copy."""
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -8,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+
+from daisychain.base.errors import TaskError
 
 SampleIds = npt.NDArray[np.int64]
 #: A mean over the samples given, or (sum, count) where the unit is a token or a pixel.
@@ -40,13 +43,17 @@ class Task:
     metric: str = ""  # the key of `evaluate` that a person looks at, such as "accuracy"
     learning_rate: float = 1e-3  # used unless the user gives one
     batch_samples: int = 32  # likewise
+    notes: Sequence[str] = ()  # what was decided about the data, a line each; said by `load_task`
 
     def build_model(self) -> torch.nn.Module:
         """A new model with seeded weights. Rank 0's weights are sent to all."""
         raise NotImplementedError
 
     def sample(self, ids: SampleIds) -> Any:
-        """The batch of these training samples; whatever `loss` takes. The same ids give the same batch."""
+        """The batch of these training samples; whatever `loss` takes. The same ids give the same batch.
+
+        Tensors on the CPU: the trainer moves them to the model's device before `loss`.
+        """
         raise NotImplementedError
 
     def loss(self, model: torch.nn.Module, batch: Any) -> Loss:
@@ -57,11 +64,52 @@ class Task:
         """Metrics on held-out data, by name; called without gradients, in eval mode."""
         return {}
 
+    def predict(self, model: torch.nn.Module, table: Any) -> list[dict[str, str | float | int]]:
+        """An answer for each row of a table: the path of a CSV or Parquet file, or a pyarrow.Table."""
+        raise TaskError(f"task {self.name!r} has no predictions; give it a method `predict(model, table)`.")
+
     def description(self) -> Mapping[str, Any]:
-        """JSON that `restore` needs to rebuild the task for inference, without its training data."""
+        """JSON that `restore` needs to rebuild the task for inference, without its training data.
+
+        Nodes compare it before the first step: a hash of the data belongs in it.
+        """
         return {}
 
     @classmethod
     def restore(cls, description: Mapping[str, Any]) -> "Task":
         """The task of a checkpoint; able to build the model and to infer, not to sample."""
         return cls()
+
+
+def loss_sum_and_count(loss: object, samples: int) -> tuple[torch.Tensor, int]:
+    """What `Task.loss` returned for a batch of `samples`, as a scalar sum and the count it is over. TaskError."""
+    if isinstance(loss, tuple) and len(loss) == 2:
+        total, count = loss
+    else:
+        total, count = loss, samples
+    if not isinstance(total, torch.Tensor) or total.numel() != 1 or not total.is_floating_point():
+        raise TaskError(f"loss returned {shown(loss)}; {LOSS_WANTED}.")
+    if not total.requires_grad:
+        raise TaskError(
+            "loss returned a tensor without a gradient; compute it from the model, without detach."
+        )
+    try:
+        whole = operator.index(count)
+    except TypeError:
+        raise TaskError(f"loss returned {shown(loss)}; {LOSS_WANTED}.") from None
+    if whole < 1:
+        raise TaskError(f"loss returned a sum over {whole} items; the count must be at least 1.")
+    total = total.reshape(())
+    return (total, whole) if isinstance(loss, tuple) else (total * samples, samples)
+
+
+LOSS_WANTED = "it must be a scalar tensor, the mean over the samples given, or a pair (sum, count)"
+
+
+def shown(value: object) -> str:
+    """A value in a few words, on one line."""
+    if isinstance(value, torch.Tensor):
+        return f"a {value.dtype} tensor of shape {tuple(value.shape)}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(shown, value))})"
+    return f"{type(value).__name__} {' '.join(repr(value).split())[:60]}"

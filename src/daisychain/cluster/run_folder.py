@@ -1,0 +1,137 @@
+"""`runs/<name>/`: config.json, metrics.jsonl, checkpoints/, model.safetensors, and a lock for one run at a time."""
+
+import json
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from daisychain.base.errors import RunFolderError
+from daisychain.base.files import PARTIAL_SUFFIX, write_atomic
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_DEVICE_NAMES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # not usable on Windows
+
+
+def check_name(name: str) -> str:
+    """`name` if it can be a folder's name on every system; RunFolderError if not."""
+    if not _NAME.fullmatch(name) or _DEVICE_NAMES.fullmatch(name) or name.endswith("."):
+        raise RunFolderError(
+            f"{name!r} cannot be the name of a run; use up to 100 letters, digits, '-', '_' and '.'."
+        )
+    return name
+
+
+def fresh_name(runs: Path, task: str) -> str:
+    """`task-date-time`, with a number behind it if that is taken."""
+    base = f"{re.sub('[^A-Za-z0-9]+', '-', task).strip('-') or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = [base, *(f"{base}-{i}" for i in range(2, 1000))]
+    return check_name(next(name for name in names if not (runs / name).exists()))
+
+
+class RunFolder:
+    """A run's folder, locked for this process until `close` or until the process dies, however it dies."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model.safetensors"
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            self._lock: TextIO | None = (path / "lock").open("a+", encoding="utf-8")
+        except OSError as error:
+            raise RunFolderError(
+                f"run folder {path} cannot be used: {error.strerror}; use another."
+            ) from error
+        if not _try_lock(self._lock):
+            self._lock.seek(0)
+            owner = self._lock.read(200).strip() or "another process"
+            self._lock.close()
+            raise RunFolderError(
+                f"run folder {path} is in use by {owner}; wait for it or use another --name."
+            )
+        self._lock.truncate(0)
+        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        self._lock.flush()
+        for left_over in [*path.glob(f".*{PARTIAL_SUFFIX}"), *self.checkpoints.glob(f".*{PARTIAL_SUFFIX}")]:
+            left_over.unlink(missing_ok=True)
+
+    @classmethod
+    def create(cls, runs: Path, name: str | None, task: str) -> "RunFolder":
+        """A folder for a new run. Raises RunFolderError if `name` is unfit or holds a run already."""
+        chosen = fresh_name(runs, task) if name is None else check_name(name)
+        folder = cls(runs / chosen)
+        if (folder.path / "config.json").exists():
+            folder.close()
+            raise RunFolderError(
+                f"{folder.path} holds a run already; go on with it by --resume, or use another --name."
+            )
+        return folder
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        write_atomic(self.path / "config.json", json.dumps(config, indent=2, sort_keys=True).encode() + b"\n")
+
+    def append_metrics(self, row: Mapping[str, Any]) -> None:
+        """One JSON line."""
+        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def forget_metrics_after(self, step: int) -> None:
+        """Drop the rows of steps that a resumed run does again, and a last row that was cut."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return
+        kept = []
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError, TypeError):
+                continue
+        write_atomic(path, "".join(kept).encode())
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the next run in."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def newest_run(runs: Path) -> Path:
+    """The run that wrote a checkpoint last. Raises RunFolderError if there is none."""
+    checkpoints = [*runs.glob("*/checkpoints/step-*.safetensors")]
+    if not checkpoints:
+        raise RunFolderError(f"{runs} holds no run with a checkpoint; start one without --resume.")
+    return max(checkpoints, key=lambda path: path.stat().st_mtime_ns).parent.parent
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(file: TextIO) -> bool:
+        try:
+            file.seek(1 << 20)  # beyond the owner's name, so that others can read it
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(file: TextIO) -> bool:
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,351 @@
+"""The training loop of one node (docs/ARCHITECTURE.md, "A step of the trainer")."""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from daisychain import kernels, numerics
+from daisychain.base.clock import Clock, SystemClock
+from daisychain.base.errors import FleetError, ReplicaMismatchError
+from daisychain.base.log import say
+from daisychain.cluster import agreement, records
+from daisychain.cluster.checkpoint import Meta
+from daisychain.cluster.config import Summary, TrainConfig
+from daisychain.cluster.fleet import Fleet
+from daisychain.cluster.gradients import FlatGradient
+from daisychain.cluster.keeper import Keeper
+from daisychain.cluster.links import Link
+from daisychain.cluster.plan import Planner, link_times_s
+from daisychain.cluster.progress import Recorder, Report, StepReport
+from daisychain.cluster.records import Fault, Record
+from daisychain.cluster.replica import Array, Replica, merge_buffers
+from daisychain.cluster.restore import resume
+from daisychain.cluster.run_folder import RunFolder
+from daisychain.cluster.share import compute_share, slowdown
+from daisychain.kernels import make_optimizer
+from daisychain.numerics import Optimizer
+from daisychain.tasks.attempt import attempt
+from daisychain.tasks.task import SampleIds, Task
+from daisychain.units.counts import Counts, Table, counts
+
+
+class Trainer:
+    """Trains `task` on one node of a fleet; every node of it runs the same.
+
+    `folder` (first node only) is where the run is kept, `checkpoint` (first node only) where it goes on from.
+    `stop` asks for an end after the step. `links` as measured, in roster order. `optimizer` makes one for
+    a number of parameters.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        task_name: str,
+        fleet: Fleet,
+        config: TrainConfig,
+        *,
+        folder: RunFolder | None = None,
+        resume_from: Path | None = None,
+        device: torch.device | None = None,
+        stop: threading.Event | None = None,
+        report: Report | None = None,
+        status_file: Path | None = None,
+        links: Sequence[Link] = (),
+        optimizer: Callable[[str, int], Optimizer] = make_optimizer,
+        clock: Clock | None = None,
+    ) -> None:
+        self.task, self.task_name, self.fleet, self.config = task, task_name, fleet, config
+        self.folder, self.resume_from = folder, resume_from
+        self.device = device or torch.device("cpu")
+        self.stop = stop or threading.Event()
+        self.clock = clock or SystemClock()
+        self.report = report
+        self.recorder = Recorder(folder, status_file, self.clock)
+        self.links = links
+        self.make_optimizer = optimizer
+        self.leads = fleet.rank == fleet.roster[0]
+        self.slowdown = slowdown(os.environ)
+        self.step = self.position = 0
+        self.keeper = Keeper(folder)
+
+    def run(self) -> Summary:
+        """Train to the end. Raises a DaisyError, the same on every node, with the last checkpoint intact.
+
+        When a node is lost, the first survivor saves the last state that all nodes had, then raises.
+        """
+        self._join()
+        self.before = self.replica.state()
+        self._hashing = ThreadPoolExecutor(1, "state-hash")
+        try:
+            return self._train()
+        except ReplicaMismatchError:
+            raise
+        except FleetError as error:
+            self._save_as_survivor(error)
+            raise
+        finally:
+            self.gradient.close()
+            self._hashing.shutdown()
+
+    def _join(self) -> None:
+        setup: dict[str, Any] = {}
+        lead: dict[str, Any] = {}
+        fault = None
+        try:
+            agreement.check_subnormals()
+            self.replica = Replica(attempt(self.task.build_model, "build_model() failed"), self.device)
+            self.optimizer = self.make_optimizer(self.config.optimizer, self.replica.flat.size)
+            setup = agreement.setup_of(self.task, self.task_name, self.config, self.replica)
+            if self.leads:
+                lead = self._lead()
+        except Exception as error:
+            fault = Fault.of(error)
+        lead = dict(agreement.exchange(self.fleet, agreement.Hello(self.fleet.rank, setup, lead, fault)))
+        self.setup = setup
+        self.step, self.position = lead["step"], lead["position"]
+        self._lead_folder = lead["folder"]
+        self._broadcast(lead["numbers"])
+        self.planner = self._planner(lead["plan"])
+        self.gradient = FlatGradient(self.replica, self.fleet)
+
+    def _lead(self) -> dict[str, Any]:
+        """What the first node decides: where the run begins, and where it is kept."""
+        meta = Meta(self.task_name, {}, {}, 0, 0, numbers=self.optimizer.numbers())
+        if self.resume_from:
+            meta = resume(
+                self.resume_from, self.task, self.task_name, self.config, self.replica, self.optimizer
+            )
+            say(f"resuming from {self.resume_from}: step {meta.step}, {meta.position} samples used.")
+            if self.folder:
+                self.folder.forget_metrics_after(meta.step)
+        return {
+            "step": meta.step,
+            "position": meta.position,
+            "plan": meta.plan,
+            "numbers": meta.numbers,
+            "folder": str(self.folder.path) if self.folder else "",
+        }
+
+    def _broadcast(self, numbers: Mapping[str, float]) -> None:
+        source = self.fleet.roster[0]
+        self.replica.broadcast(self.fleet, source)
+        arrays = self.optimizer.arrays()
+        for array in arrays.values():
+            self.fleet.broadcast(torch.from_numpy(array), source)
+        self.optimizer.load({name: array.copy() for name, array in arrays.items()}, dict(numbers))
+
+    def _planner(self, plan: Mapping[str, Any]) -> Planner:
+        """Batch normalisation cannot train on one sample, so with it a share has at least two."""
+        norms = any(
+            isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.replica.model.modules()
+        )
+        planner = Planner(
+            self.fleet.roster,
+            self.config.batch_samples,
+            fixed=self.config.plan == "equal",
+            share_min_samples=min(2 if norms else 1, self.config.batch_samples),
+            link_s=link_times_s(self.links, self.replica.flat.nbytes),
+        )
+        planner.load(plan)
+        return planner
+
+    def _train(self) -> Summary:
+        counts.reset()
+        self.replica.model.train()
+        losses: list[float] = []
+        self._first_step = self.step
+        start_s, stopped = self.clock.now_s(), False
+        while self.step < self.config.steps and not stopped:
+            step_start_s = self.clock.now_s()
+            shares = self.planner.next_shares()
+            answers = self._one_step(shares)
+            losses.append(records.mean_loss(answers))
+            stopped = any(record.stop for record in answers)
+            now_s = self.clock.now_s()
+            self._report(answers, losses[-1], now_s - step_start_s, now_s - start_s)
+            for note in self.planner.observe(shares, [record.compute_s for record in answers]):
+                if self.leads:
+                    say(f"step {self.step}: {note}")
+        done_samples = len(losses) * self.config.batch_samples
+        rate = done_samples / max(self.clock.now_s() - start_s, 1e-9)
+        return self._finish(losses, rate, stopped and self.step < self.config.steps)
+
+    def _one_step(self, shares: Sequence[int]) -> list[Record]:
+        place = self.fleet.roster.index(self.fleet.rank)
+        first = self.position + sum(shares[:place])
+        places = np.arange(first, first + shares[place], dtype=np.int64)
+        ids = numerics.sample_ids(places, self.task.sample_count, self.config.seed)
+        self.before = self.replica.state()
+        # The weights stand still until the optimiser runs, so they are hashed while the model computes.
+        state_hash = self._hashing.submit(numerics.state_hash, self.before, self.step)
+        self._seed_dropout()
+        try:
+            answers = self._exchange(ids, state_hash)
+            merged = self._merged_buffers(answers)
+            count = records.check_count(answers)
+        except BaseException:
+            self.replica.load(self.before)  # the forward pass may have moved buffers
+            raise
+        self._save_if_due()
+        self._update(count, merged)
+        return answers
+
+    def _exchange(self, ids: SampleIds, state_hash: "Future[bytes]") -> list[Record]:
+        """Compute this node's share and hear of all others'. Raises what ends the run on every node."""
+        kernels.default().begin_step()
+        share = compute_share(self.task, self.replica, self.gradient, ids, self.clock, self.slowdown)
+        record = Record(
+            rank=self.fleet.rank,
+            step=self.step,
+            state_hash=state_hash.result().hex(),
+            samples=share.samples,
+            count=share.count,
+            loss_sum=share.loss_sum,
+            compute_s=share.compute_s,
+            fault=share.fault,
+            stop=self.stop.is_set(),
+            buffers=self.replica.changed_buffers(self.before),
+        )
+        answers = records.decode_all(self.fleet.gather(record.encode()), self.step)
+        self.gradient.wait()
+        self._check(answers)
+        self.gradient.check_sums()
+        return answers
+
+    def _seed_dropout(self) -> None:
+        """What a step draws must not depend on what ran before, so that a resumed run draws the same."""
+        number = ((self.config.seed * 1_000_003 + self.step) * 65_537 + self.fleet.rank) % (1 << 63)
+        torch.default_generator.manual_seed(number)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(number)
+
+    def _check(self, answers: Sequence[Record]) -> None:
+        """Everybody has the same answers, so all nodes raise the same, or none does."""
+        reference, others = records.outvoted(answers)
+        if others:
+            raise ReplicaMismatchError(self._name_mismatch(reference, others))
+        records.check_faults(answers)
+
+    def _name_mismatch(self, reference: int, others: Sequence[int]) -> str:
+        digests = {name: numerics.tensor_digest(array).hex() for name, array in self.before.items()}
+        answers = self.fleet.gather(records.encode_digests(digests))
+        tables = dict(zip(self.fleet.roster, map(records.decode_digests, answers), strict=True))
+        found = [
+            f"node {rank} in {records.first_unequal(tables[reference], tables[rank])!r}" for rank in others
+        ]
+        return (
+            f"before step {self.step} the replicas are not the same any more: {', '.join(found)} differs from node "
+            f"{reference}; look for faulty memory or a changed library there. The last checkpoint is intact."
+        )
+
+    def _merged_buffers(self, answers: Sequence[Record]) -> dict[str, Array]:
+        changed = sorted({i for record in answers for i in record.buffers})
+        if not changed:
+            return {}
+        names = [list(self.replica.buffers)[i] for i in changed]
+        packed = self.fleet.gather(self.replica.pack(names))
+        return merge_buffers(self.before, names, packed, [record.samples for record in answers])
+
+    def _update(self, count: int, merged: Mapping[str, Array]) -> None:
+        gradient = self.gradient.sums
+        gradient /= np.float32(count)
+        self.optimizer.step(self.replica.flat, gradient, self.config.rate(self.step))
+        self.replica.load(merged)
+        self.step += 1
+        self.position += self.config.batch_samples
+
+    def _report(self, answers: Sequence[Record], loss: float, step_s: float, passed_s: float) -> None:
+        done = self.step - self._first_step
+        report = StepReport(
+            step=self.step,
+            steps=self.config.steps,
+            loss=loss,
+            samples_per_s=self.config.batch_samples / max(step_s, 1e-9),
+            node_samples_per_s=tuple(r.samples / r.compute_s if r.compute_s > 0 else 0.0 for r in answers),
+            shares=tuple(record.samples for record in answers),
+            step_s=step_s,
+            left_s=passed_s / done * (self.config.steps - self.step),
+        )
+        if self.leads:
+            self.recorder(report)
+        if self.report:
+            self.report(report)
+
+    def _meta(self, metrics: Mapping[str, float]) -> Meta:
+        return Meta(
+            task=self.task_name,
+            description=dict(self.task.description()),
+            setup=self.setup,
+            step=self.step,
+            position=self.position,
+            plan=self.planner.state(),
+            metrics=metrics,
+            numbers=self.optimizer.numbers(),
+        )
+
+    def _save_if_due(self) -> None:
+        """The state before this step, which the gather has just shown to be the same on every node."""
+        due = self.step % self.config.checkpoint_every_steps == 0 and self.step > self._first_step
+        if due and self.leads:
+            self.keeper.save(self._meta({}), self.before, self.optimizer.arrays())
+
+    def _save_as_survivor(self, error: FleetError) -> None:
+        lost = getattr(error, "nodes", ())
+        survivors = [rank for rank in self.fleet.roster if rank not in lost]
+        if survivors[:1] == [self.fleet.rank] and self._lead_folder and self.step > self._first_step:
+            folder = Path(self._lead_folder)
+            self.keeper.save_as_survivor(folder, self._meta({}), self.before, self.optimizer.arrays())
+
+    def _finish(self, losses: Sequence[float], rate: float, stopped: bool) -> Summary:
+        self.before = self.replica.state()
+        last_hash = numerics.state_hash(self.before, self.step).hex()
+        record = Record(self.fleet.rank, self.step, last_hash, units=counts.table())
+        answers = records.decode_all(self.fleet.gather(record.encode()), self.step)
+        self._check(answers)
+        metrics: dict[str, float] = {}
+        model = None
+        if self.leads:
+            self.keeper.save_last(self._meta({}), self.before, self.optimizer.arrays())
+            if not stopped:
+                metrics = self._evaluate()
+                model = self.keeper.save_model(self._meta(metrics), self.before)
+        hashes = tuple(answer.state_hash for answer in answers)
+        return Summary(
+            task=self.task_name,
+            nodes=len(answers),
+            steps=self.step,
+            stopped=stopped,
+            loss_first=losses[0],
+            loss_last=losses[-1],
+            samples_per_s=rate,
+            shares=self.planner.shares,
+            state_hashes=hashes,
+            replica_diff=sum(h != hashes[0] for h in hashes),
+            unit_invocations=_merged_counts(answers),
+            metrics=metrics,
+            checkpoint=self.keeper.saved,
+            model=model,
+        )
+
+    def _evaluate(self) -> dict[str, float]:
+        """Metrics on held-out data; a model that counts its calls is put back as it was."""
+        model = self.replica.model
+        model.eval()
+        with torch.no_grad():
+            metrics = dict(self.task.evaluate(model))
+        model.train()
+        self.replica.load(self.before)
+        return metrics
+
+
+def _merged_counts(answers: Sequence[Record]) -> Table:
+    merged = Counts()
+    for answer in answers:
+        merged.merge(answer.units or {})
+    return merged.table()
