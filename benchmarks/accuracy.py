@@ -14,12 +14,12 @@ from pathlib import Path
 
 import torch
 from sklearn.datasets import load_breast_cancer
-from timing import print_result
 
 from daisychain.cluster.config import TrainConfig
 from daisychain.cluster.fleet import SoloFleet
 from daisychain.cluster.trainer import Trainer
 from daisychain.tasks import TaskOptions, load_task
+from timing import print_result
 
 ARITHMETIC = {
     "float": ("float", "float"),
@@ -63,7 +63,11 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         table = write_table(Path(folder) / "cancer.csv")
-        for name, data, target in (("digits", None, None), ("table", table, "diagnosis"), ("text", None, None)):
+        for name, data, target in (
+            ("digits", None, None),
+            ("table", table, "diagnosis"),
+            ("text", None, None),
+        ):
             results = {
                 label: [
                     train(name, TaskOptions(data, target, seed, arithmetic, backward), arguments.steps)  # type: ignore[arg-type]
@@ -76,7 +80,8 @@ def main() -> None:
                 loss={label: [round(loss, 4) for loss, _ in runs] for label, runs in results.items()},
                 held_out={label: [round(metric, 4) for _, metric in runs] for label, runs in results.items()},
                 mean_held_out={
-                    label: round(statistics.fmean(metric for _, metric in runs), 4) for label, runs in results.items()
+                    label: round(statistics.fmean(metric for _, metric in runs), 4)
+                    for label, runs in results.items()
                 },
             )
 

@@ -56,6 +56,11 @@ def do_forever(fleet: GlooFleet, duration_s: float) -> str:
     return "nobody was lost"
 
 
+def do_repeat(fleet: GlooFleet, count: int) -> None:
+    for _ in range(count):
+        fleet.start_sum(torch.ones(1 << 12)).wait()
+
+
 def do_signal(fleet: GlooFleet, name: str) -> None:
     os.kill(os.getpid(), getattr(signal, name))
 
@@ -84,6 +89,7 @@ OPERATIONS = {
     "gather": do_gather,
     "broadcast": do_broadcast,
     "forever": do_forever,
+    "repeat": do_repeat,
     "signal": do_signal,
     "fail": do_fail,
     "sleep": do_sleep,

@@ -187,6 +187,20 @@ def test_a_coordinator_frozen_during_the_join_holds_nobody(nodes: Any) -> None:
     assert "node 2 missing" in outcome["message"]
 
 
+def test_a_node_frozen_during_the_join_is_named(nodes: Any) -> None:
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(nodes.free_port()), "WORLD_SIZE": "3"}
+    bounds = {"dial_s": 0.5, "join_s": 3.0}
+    nodes.start([{"env": env | {"RANK": rank}, "program": [], "bounds": bounds} for rank in "01"])
+    time.sleep(1.0)
+    nodes.signal(1, signal.SIGSTOP)
+    nodes.start([{"env": env | {"RANK": "2"}, "program": [], "bounds": bounds}])
+    for index in (0, 2):
+        outcome = nodes.outcome(index)
+        assert outcome["error"] == "FleetError"
+        assert "node 1 (" in outcome["message"]
+        assert "stopped answering" in outcome["message"]
+
+
 def test_two_nodes_of_one_rank_and_unequal_sizes_are_refused(nodes: Any) -> None:
     port = nodes.free_port()
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "3"}
@@ -217,6 +231,11 @@ def test_the_owner_of_a_busy_port_is_named(nodes: Any) -> None:
     assert outcome["error"] == "ConfigError"
     assert f"port {port} is in use by" in outcome["message"]
     assert f"pid {Path('/proc/self').resolve().name}" in outcome["message"]
+
+
+def test_a_fleet_of_one(nodes: Any) -> None:
+    nodes.start_cluster([[["sum", 10], ["gather", [3]], ["broadcast", 0], ["links", 10]]])
+    assert nodes.outcome(0)["values"] == [[45.0, 1_045.0], ["A3A"], [0, 0, 0], []]
 
 
 def test_nodes_meet_over_ipv6(nodes: Any) -> None:

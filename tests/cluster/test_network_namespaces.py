@@ -163,6 +163,17 @@ def test_a_blocked_direction_is_named_at_the_join(nodes: Any, networks: Networks
         assert outcome["took_s"] < 10.0
 
 
+def test_lost_packets_lose_no_node(nodes: Any, networks: Networks) -> None:
+    """Every twentieth packet of each direction."""
+    need("iptables")
+    specs = two_nodes(networks, [["repeat", 60]])
+    for node in "ab":
+        drop = "iptables -A INPUT -i eth0 -m statistic --mode nth --every 20 --packet 0 -j DROP"
+        networks.run(node, *drop.split())
+    nodes.start(specs)
+    assert [outcome["error"] for outcome in nodes.outcomes()] == [None, None]
+
+
 def test_a_cut_cable_ends_both_sides(nodes: Any, networks: Networks) -> None:
     specs = two_nodes(networks, [["sum", 10], ["forever", 60.0]])
     nodes.start(specs)

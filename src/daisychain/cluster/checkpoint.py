@@ -187,16 +187,16 @@ def _read_header(path: Path, file: io.BufferedReader) -> _Header:
 
 def _parse_header(file: io.BufferedReader, size: int) -> _Header:
     start = file.read(8)
-    if start[:2] == b"\x80\x02" or start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
-        raise _RefusedError(
-            "is a pickle or a .pt file, which could run code; only safetensors checkpoints are read"
-        )
     if not 8 < size <= limits.MAX_CHECKPOINT_BYTES:
         raise _RefusedError(
             f"is {size} bytes long; a checkpoint has between 9 and {limits.MAX_CHECKPOINT_BYTES}"
         )
     length = struct.unpack("<Q", start)[0]
     if length > min(limits.MAX_CHECKPOINT_HEADER_BYTES, size - 8):
+        if start.startswith((b"\x80", b"PK\x03\x04")):
+            raise _RefusedError(
+                "is a pickle or a .pt file, which could run code; only safetensors checkpoints are read"
+            )
         raise _RefusedError("is cut, or no safetensors file: its header would be longer than it may be")
     text = file.read(length)
     header = json.loads(text.decode(), object_pairs_hook=_no_duplicates)

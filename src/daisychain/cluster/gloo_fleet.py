@@ -81,9 +81,9 @@ class GlooFleet:
         """Join the cluster. Raises ConfigError, FleetError or PeerLostError, naming who is missing or blocked."""
         bounds, clock = bounds or FleetLimits(), clock or SystemClock()
         join = Join(settings, bounds, clock)
-        # The join keeps its own limits and says more; this one is for a store that freezes.
-        limit_s = bounds.join_s + 2 * bounds.dial_s
-        meeting = bounded(join.meet, clock, limit_s, lambda: None, lambda: FleetError(join.late_message()))
+        # The join keeps its own limits; this one, beyond them all, is for a store that freezes.
+        limit_s = bounds.join_s + 3 * bounds.dial_s
+        meeting = bounded(join.meet, clock, limit_s, lambda: None, lambda: FleetError(join.frozen_message()))
         return cls(settings.rank, meeting, bounds, clock)
 
     def start_sum(self, buffer: torch.Tensor) -> GlooSum:

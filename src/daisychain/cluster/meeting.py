@@ -68,17 +68,10 @@ class Join:
                 f"({str(error).splitlines()[0]})"
             ) from None
 
-    def late_message(self) -> str:
-        """Who is missing, for a join that has reached its limit."""
-        settings = self._settings
-        there = ", ".join(str(self._arrived[rank]) for rank in sorted(self._arrived)) or "nobody"
-        if not self._missing():
-            return f"the coordinator at {self._where()} stopped answering during the join; arrived: {there}"
-        return (
-            f"the cluster did not meet within {self._bounds.join_s:g} s: {_nodes(self._missing())} missing; "
-            f"arrived: {there}. Start the missing with MASTER_ADDR={settings.master_address} "
-            f"MASTER_PORT={settings.master_port} WORLD_SIZE={settings.world_size} and their RANK"
-        )
+    def frozen_message(self) -> str:
+        """For a `meet` that has not returned: a call to the store is stuck."""
+        absent = f", with {_nodes(self._missing())} missing" if self._missing() else ""
+        return f"the coordinator at {self._where()} stopped answering during the join{absent}"
 
     def _meet_at(self, meeting_place: TCPStore, reached: str) -> Meeting:
         settings = self._settings
@@ -150,7 +143,7 @@ class Join:
     def _await_members(self, meeting_place: TCPStore, ranks: Iterable[int]) -> dict[int, Member]:
         ranks = list(ranks)
         for rank in ranks:
-            member = Member.decode(self._await_value(meeting_place, _member_key(rank)))
+            member = Member.decode(self._await_value(meeting_place, _member_key(rank), rank))
             if member.world_size != self._settings.world_size:
                 raise FleetError(
                     f"{member} was started with WORLD_SIZE={member.world_size}, node {self._settings.rank} "
@@ -163,7 +156,10 @@ class Join:
         rank = self._settings.rank
         failures = dial_all([members[peer] for peer in members if peer != rank], self._bounds.dial_s)
         meeting_place.set(_dialled_key(rank), json.dumps(failures))
-        reports = {peer: json.loads(self._await_value(meeting_place, _dialled_key(peer))) for peer in members}
+        self._deadline_s = max(self._deadline_s, self._clock.now_s() + self._bounds.dial_s)
+        reports = {
+            peer: json.loads(self._await_value(meeting_place, _dialled_key(peer), peer)) for peer in members
+        }
         by_number = {
             peer: {int(target): str(reason) for target, reason in report.items()}
             for peer, report in reports.items()
@@ -171,13 +167,14 @@ class Join:
         if blocked := describe_blocked(members, by_number):
             raise FleetError(blocked)
 
-    def _await_value(self, meeting_place: TCPStore, key: str) -> bytes:
+    def _await_value(self, meeting_place: TCPStore, key: str, rank: int) -> bytes:
+        """What node `rank` leaves under `key`."""
         while not meeting_place.check([key]):
             if meeting_place.check([FAILED_KEY]):
                 raise FleetError(meeting_place.get(FAILED_KEY).decode())
             self._look_around(meeting_place)
             if self._clock.now_s() >= self._deadline_s:
-                raise FleetError(self.late_message())
+                raise FleetError(self._late_message(rank))
             if missing := self._missing():
                 self._say_waiting(_nodes(missing))
             self._clock.sleep(limits.WAIT_SLICE_S)
@@ -187,6 +184,17 @@ class Join:
         for rank in self._missing():
             if meeting_place.check([_member_key(rank)]):
                 self._arrived[rank] = Member.decode(meeting_place.get(_member_key(rank)))
+
+    def _late_message(self, awaited: int) -> str:
+        settings = self._settings
+        there = ", ".join(str(self._arrived[rank]) for rank in sorted(self._arrived)) or "nobody"
+        if awaited in self._arrived:
+            return f"{self._arrived[awaited]} joined and then stopped answering"
+        return (
+            f"the cluster did not meet within {self._bounds.join_s:g} s: {_nodes(self._missing())} missing; "
+            f"arrived: {there}. Start the missing with MASTER_ADDR={settings.master_address} "
+            f"MASTER_PORT={settings.master_port} WORLD_SIZE={settings.world_size} and their RANK"
+        )
 
     def _missing(self) -> list[int]:
         return [rank for rank in range(self._settings.world_size) if rank not in self._arrived]

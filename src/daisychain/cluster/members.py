@@ -68,7 +68,9 @@ def describe_blocked(members: Mapping[int, Member], reports: Mapping[int, Mappin
                 "the other way is open" if source not in reports[target] else "the other way is blocked too"
             )
             hint = (
-                f"start node {target} with --address and an address that the others can reach"
+                "its process ended, or a firewall refuses"
+                if reason == REFUSED and not is_loopback(member.address)
+                else f"start node {target} with --address and an address that the others can reach"
                 if is_loopback(member.address)
                 else f"let a firewall on node {target} or between them admit TCP from node {source}"
             )
