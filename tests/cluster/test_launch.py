@@ -46,6 +46,13 @@ sys.exit(launch_local(3, [sys.executable, *sys.argv[2:]], folder))
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    before = psutil.Process().children()
+    yield
+    assert [child for child in psutil.Process().children() if child not in before] == []
+
+
 def script(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
@@ -109,7 +116,6 @@ def test_nodes_get_their_cluster_and_their_logs(tmp_path: Path, capfd: pytest.Ca
     ]
     threads = max(1, len(os.sched_getaffinity(0)) // 3)
     assert lines == [f"127.0.0.1 3 {rank} {threads}\n" for rank in range(3)]
-    assert psutil.Process().children() == []
 
 
 @pytest.mark.parametrize("count", [0, -1, 65])
@@ -144,7 +150,6 @@ def test_a_killed_node_and_one_that_does_not_follow(
     said = capfd.readouterr().err
     assert "node 1 was ended by signal 9" in said
     assert "node 2 did not end within 0.3 s" in said
-    assert psutil.Process().children() == []
 
 
 def test_an_interrupt_reaches_every_node_once(
@@ -191,7 +196,6 @@ def test_what_cannot_start_is_named_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match="node-1"):
         launch_local(2, script("import time; time.sleep(60)"), tmp_path / "file")
-    assert psutil.Process().children() == []
 
 
 def test_launched_nodes_form_a_fleet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -115,7 +115,8 @@ class GlooFleet:
             return
         self._closed = True
         self._watch.say_word(reason)
-        if self.rank == 0 or 0 in self._watch.working():  # a coordinator that is lost passes nothing on
+        coordinator_lost = isinstance(self._failure, PeerLostError) and 0 in self._failure.nodes
+        if not coordinator_lost:  # it passes the word on
             self._watch.await_round(self._bounds.leave_s)
         if self.rank == 0:
             self._await_goodbyes()

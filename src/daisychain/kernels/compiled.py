@@ -28,7 +28,7 @@ else:
     try:
         from numba import njit
 
-        _compile = njit(cache=True, nogil=True)
+        _compile = njit(cache=True, nogil=True, error_model="numpy")  # no test for zero before a division
         MISSING = None
     except ImportError:
         MISSING = "numba is not installed (pip install 'daisychain[fast]')"

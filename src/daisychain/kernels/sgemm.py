@@ -26,11 +26,12 @@ class Sgemm:
 
     def product(self, a: Operand, b: Operand, edges: I64) -> torch.Tensor:
         left, right = self._values("a", a, edges), self._values("b", b, edges)
-        y = torch.zeros(a.rows, b.rows, device=a.data.device)
-        one_block = self._scratch.take("product", (a.rows, b.rows), y.dtype, y.device)
+        y = torch.empty(a.rows, b.rows, device=a.data.device)
+        further = self._scratch.take("product", (a.rows, b.rows), y.dtype, y.device)
         for start, end in pairwise(edges.tolist()):
+            one_block = further if start else y
             torch.mm(left.part(start, end), right.part(start, end).t(), out=one_block)
-            y.add_(one_block)  # from +0, so that a −0 out of the library becomes +0
+            y.add_(one_block if start else 0.0)  # the first to +0, so that a −0 out of the library becomes +0
         return y
 
     def _values(self, name: str, x: Operand, edges: I64) -> Operand:
