@@ -36,6 +36,7 @@ def train(name: str, options: TaskOptions, steps: int) -> tuple[float, float]:
         steps=steps,
         batch_samples=task.batch_samples,
         learning_rate=task.learning_rate,
+        warmup_steps=task.warmup_steps,
         seed=options.seed,
         arithmetic=options.arithmetic,
     )

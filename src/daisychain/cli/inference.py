@@ -9,6 +9,7 @@ from typing import Annotated
 import torch
 import typer
 
+from daisychain import kernels
 from daisychain.base.errors import ConfigError
 from daisychain.base.files import write_atomic
 from daisychain.base.log import say
@@ -30,6 +31,7 @@ def restore(path: Path, allow: str | None) -> tuple[Meta, Task, torch.nn.Module]
     """The task and the model of a checkpoint, ready to answer."""
     meta = checkpoint.read_meta(path)
     task = restore_task(meta.task, meta.description, allow)
+    kernels.default().choose(quiet=True)
     model = task.build_model()
     load_model(path, model)
     return meta, task, model.eval()

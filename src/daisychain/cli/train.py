@@ -3,34 +3,35 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import torch
 import typer
 
 from daisychain import kernels
 from daisychain.base import limits
-from daisychain.base.errors import RunFolderError
+from daisychain.base.errors import CheckpointError, RunFolderError
 from daisychain.base.files import write_atomic
 from daisychain.base.log import say
 from daisychain.cli import show
 from daisychain.cluster import checkpoint
-from daisychain.cluster.config import Summary, TrainConfig
+from daisychain.cluster.config import TrainConfig
 from daisychain.cluster.device import choose_device
-from daisychain.cluster.fleet import Fleet, SoloFleet
+from daisychain.cluster.fleet import FINISHED, Fleet, SoloFleet
 from daisychain.cluster.gloo_fleet import GlooFleet
 from daisychain.cluster.launch import launch_local, train_command
 from daisychain.cluster.launched import LAUNCHED, listen_to_launcher
 from daisychain.cluster.links import measure_links
-from daisychain.cluster.run_folder import RunFolder, check_name, fresh_name, newest_run
+from daisychain.cluster.run_folder import RunFolder, check_name, newest_run
 from daisychain.cluster.settings import NodeSettings, cluster_from_environment
 from daisychain.cluster.stop import stop_on_signal
 from daisychain.cluster.trainer import Trainer
 from daisychain.cluster.trial import try_kernels
-from daisychain.tasks import Task, TaskOptions, check_task, load_task
+from daisychain.tasks import TaskOptions, check_task, load_task
 
 
 def _panel(name: str) -> Callable[..., Any]:
@@ -60,7 +61,7 @@ def train(
     steps: Annotated[int, _run("Steps in all.", env="DAISY_STEPS")] = limits.DEFAULT_STEPS,
     batch: Annotated[int | None, _run("Samples a step, all nodes together.", env="DAISY_BASE_BATCH")] = None,
     lr: Annotated[float | None, _run("Learning rate.", env="DAISY_LR")] = None,
-    warmup: Annotated[int, _run("Steps over which the rate rises.")] = 0,
+    warmup: Annotated[int | None, _run("Steps over which the rate rises.")] = None,
     optimizer: Annotated[str, _run("adam or sgd.", env="DAISY_OPTIMIZER")] = "adam",
     seed: Annotated[int, _run("Seed of weights and sample order.")] = limits.DEFAULT_SEED,
     plan: Annotated[str, _run("Shares: measured (they follow the speeds) or equal.")] = "measured",
@@ -92,96 +93,80 @@ def train(
         interface=interface,
         address=address,
     )
-    leads = settings is None or settings.rank == 0
-    launches = settings is None and nodes != 1
     options = TaskOptions(data, target, seed, arithmetic, backward, width, layers, sequence)  # type: ignore[arg-type]
     loaded = load_task(task, options, quiet=os.environ.get(LAUNCHED) == "1")
-    if launches:  # its children say what they choose
-        kernels.default().choose(quiet=True)
+    chosen = choose_device(device)
+    launches = settings is None and nodes != 1
+    kernels.default(chosen.device.type).choose(quiet=launches)
     check_task(loaded)
     config = TrainConfig(
         steps=steps,
         batch_samples=loaded.batch_samples if batch is None else batch,
         learning_rate=loaded.learning_rate if lr is None else lr,
-        warmup_steps=warmup,
+        warmup_steps=loaded.warmup_steps if warmup is None else warmup,
         optimizer=optimizer,
         seed=seed,
         arithmetic="float" if task.endswith("-float") else arithmetic,
         checkpoint_every_steps=checkpoint_every,
         plan=plan,  # type: ignore[arg-type]
     )
-    if launches:
-        _launch(nodes, runs, name, resume, task)
+    leads = settings is None or settings.rank == 0
     folder = _open_folder(runs, name, resume, task) if leads else None
+    resume_from = _resume_point(folder) if folder and resume else None
+    if folder and launches:
+        _launch(nodes, folder)
     if folder and not resume:
         folder.write_config({"task": task, **asdict(options), "data": data and str(data), **asdict(config)})
-    node = _Node(loaded, task, config, settings, folder, resume, device, status_file)
-    with stop_on_signal() as stop:
-        summary = node.train(stop, show.Progress(config, quiet=not leads))
-    if folder:
-        _finish(summary, loaded.metric, folder, save, as_json)
+    say(f"device: {chosen}; {torch.get_num_threads()} threads")
+    try_kernels(
+        loaded, max(1, config.batch_samples // (settings.world_size if settings else 1)), chosen.device
+    )
+    progress = show.Progress(config, quiet=not leads)
+    with stop_on_signal() as stop, _joined(settings) as fleet, progress:
+        summary = Trainer(
+            loaded,
+            task,
+            fleet,
+            config,
+            folder=folder,
+            resume_from=resume_from,
+            device=chosen.device,
+            stop=stop,
+            report=progress.step,
+            status_file=status_file if leads else None,
+            links=measure_links(fleet),
+        ).run()
+    if folder is None:
+        say(f"done at step {summary.steps}, state {summary.state_hashes[fleet.rank][:16]}…")
+        return
+    folder.close()
+    if save and summary.model:
+        write_atomic(save, summary.model.read_bytes())
+    kernel = kernels.default(chosen.device.type).name
+    show.summary(summary, loaded.metric, kernel)
+    if as_json:
+        print(json.dumps(show.as_json(summary, loaded.metric, kernel)), flush=True)
 
 
-class _Node:
-    """One node of a run, wired together."""
-
-    def __init__(
-        self,
-        task: Task,
-        task_name: str,
-        config: TrainConfig,
-        settings: NodeSettings | None,
-        folder: RunFolder | None,
-        resume: bool,
-        device: str,
-        status_file: Path | None,
-    ) -> None:
-        self.task, self.task_name, self.config, self.settings = task, task_name, config, settings
-        self.folder, self.status_file = folder, status_file
-        self.resume_from = checkpoint.newest_whole(folder.checkpoints) if folder and resume else None
-        self.device = choose_device(device)
-        say(f"device: {self.device}; {torch.get_num_threads()} threads")
-
-    def train(self, stop: Any, progress: "show.Progress") -> Summary:
-        world_size = self.settings.world_size if self.settings else 1
-        try_kernels(self.task, max(1, self.config.batch_samples // world_size), self.device.device)
-        fleet = _join(self.settings)
-        reason = "finished"
-        try:
-            links = measure_links(fleet)
-            with progress:
-                return Trainer(
-                    self.task,
-                    self.task_name,
-                    fleet,
-                    self.config,
-                    folder=self.folder,
-                    resume_from=self.resume_from,
-                    device=self.device.device,
-                    stop=stop,
-                    report=progress.step,
-                    status_file=self.status_file,
-                    links=links,
-                ).run()
-        except BaseException as error:
-            reason = str(error) or type(error).__name__
-            raise
-        finally:
-            fleet.close(reason)
+@contextmanager
+def _joined(settings: NodeSettings | None) -> Iterator[Fleet]:
+    """The fleet of the settings, left with the reason when the block ends."""
+    fleet = SoloFleet() if settings is None else GlooFleet.connect(settings)
+    reason = FINISHED
+    try:
+        yield fleet
+    except BaseException as error:
+        reason = str(error) or type(error).__name__
+        raise
+    finally:
+        fleet.close(reason)
 
 
-def _join(settings: NodeSettings | None) -> Fleet:
-    return SoloFleet() if settings is None else GlooFleet.connect(settings)
-
-
-def _launch(nodes: int, runs: Path, name: str | None, resume: bool, task: str) -> None:
+def _launch(nodes: int, folder: RunFolder) -> NoReturn:
     """Run the same command as `nodes` children that share one folder; ends with their exit code."""
-    if resume:
-        folder = runs / check_name(name) if name else newest_run(runs)
-    else:
-        folder = runs / (check_name(name) if name else fresh_name(runs, task))
+    folder.close()  # for the first of them, which opens it again
     given = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
-    raise typer.Exit(launch_local(nodes, train_command([*given, "--name", folder.name]), folder))
+    raise typer.Exit(launch_local(nodes, train_command([*given, "--name", folder.path.name]), folder.path))
 
 
 def _open_folder(runs: Path, name: str | None, resume: bool, task: str) -> RunFolder:
@@ -193,12 +178,10 @@ def _open_folder(runs: Path, name: str | None, resume: bool, task: str) -> RunFo
     return RunFolder(path)
 
 
-def _finish(summary: Summary, metric: str, folder: RunFolder, save: Path | None, as_json: bool) -> None:
-    """Tell a person, and a program, what came of the run."""
-    folder.close()
-    if save and summary.model:
-        write_atomic(save, summary.model.read_bytes())
-    kernel = kernels.default().name
-    show.summary(summary, metric, kernel)
-    if as_json:
-        print(json.dumps(show.as_json(summary, metric, kernel)), flush=True)
+def _resume_point(folder: RunFolder) -> Path:
+    newest = checkpoint.newest_whole(folder.checkpoints)
+    if newest is None:
+        raise CheckpointError(
+            f"run {folder.path} has no whole checkpoint to resume; start it anew, with another --name."
+        )
+    return newest

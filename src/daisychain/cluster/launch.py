@@ -93,8 +93,8 @@ def launch_local(
             ending = _supervise(children, interrupts, Ending(grace_s), clock or SystemClock())
         finally:
             _kill(children)
-    if len(interrupts) > 1:
-        return INTERRUPTED
+    if len(interrupts) > 1 or (interrupts and ending.exit_code == INTERRUPTED):
+        return INTERRUPTED  # before the first step there is nothing to keep
     _report(ending, logs)
     return ending.exit_code
 

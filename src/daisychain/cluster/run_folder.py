@@ -65,7 +65,7 @@ class RunFolder:
         """A folder for a new run. Raises RunFolderError if `name` is unfit or holds a run already."""
         chosen = fresh_name(runs, task) if name is None else check_name(name)
         folder = cls(runs / chosen)
-        if (folder.path / "config.json").exists():
+        if (folder.path / "config.json").exists() or any(folder.checkpoints.iterdir()):
             folder.close()
             raise RunFolderError(
                 f"{folder.path} holds a run already; go on with it by --resume, or use another --name."

@@ -77,15 +77,16 @@ def compute_share(
 
 
 def _loss(task: Task, replica: Replica, ids: SampleIds) -> tuple[torch.Tensor, int]:
-    batch = _to(attempt(lambda: task.sample(ids), "sample() failed"), replica.device)
+    batch = to_device(attempt(lambda: task.sample(ids), "sample() failed"), replica.device)
     return loss_sum_and_count(attempt(lambda: task.loss(replica.model, batch), "loss() failed"), len(ids))
 
 
-def _to(batch: Any, device: torch.device) -> Any:
+def to_device(batch: Any, device: torch.device) -> Any:
+    """A batch with its tensors on `device`, inside tuples, lists and dictionaries too."""
     if isinstance(batch, torch.Tensor):
         return batch.to(device)
     if isinstance(batch, dict):
-        return {name: _to(part, device) for name, part in batch.items()}
+        return {name: to_device(part, device) for name, part in batch.items()}
     if type(batch) in (list, tuple):
-        return type(batch)(_to(part, device) for part in batch)
+        return type(batch)(to_device(part, device) for part in batch)
     return batch

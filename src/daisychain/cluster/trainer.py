@@ -198,7 +198,7 @@ class Trainer:
 
     def _exchange(self, ids: SampleIds, state_hash: "Future[bytes]") -> list[Record]:
         """Compute this node's share and hear of all others'. Raises what ends the run on every node."""
-        kernels.default().begin_step()
+        kernels.default(self.device.type).begin_step()
         share = compute_share(self.task, self.replica, self.gradient, ids, self.clock, self.slowdown)
         record = Record(
             rank=self.fleet.rank,

@@ -105,9 +105,12 @@ def admission_cases() -> tuple[Case, ...]:
     )
 
 
-def operand(x: F32, axis: int) -> Operand:
+CPU = torch.device("cpu")
+
+
+def operand(x: F32, axis: int, device: torch.device = CPU) -> Operand:
     """`x` (rows, length) as an operand in either layout."""
-    return Operand(torch.from_numpy(np.ascontiguousarray(x if axis == 1 else x.T)), axis)
+    return Operand(torch.from_numpy(np.ascontiguousarray(x if axis == 1 else x.T)).to(device), axis)
 
 
 def same_bits(a: F32, b: F32) -> bool:
@@ -117,33 +120,39 @@ def same_bits(a: F32, b: F32) -> bool:
     )
 
 
-def find_fault(backend: Backend, cases: Iterator[Case] | tuple[Case, ...]) -> str | None:
+def find_fault(
+    backend: Backend, cases: Iterator[Case] | tuple[Case, ...], device: torch.device = CPU
+) -> str | None:
     """What is wrong with a backend, or None: products in every layout, ReLU, and refusals."""
     for case in cases:
         if backend.for_proof and case.work > PROOF_BACKEND_WORK:
             continue
         for axis_a, axis_b in LAYOUTS[:1] if backend.for_proof else LAYOUTS:
-            got = backend.product(operand(case.a, axis_a), operand(case.b, axis_b), case.edges).numpy()
-            if not same_bits(got, case.answer):
+            a, b = operand(case.a, axis_a, device), operand(case.b, axis_b, device)
+            if not same_bits(_numbers(backend.product(a, b, case.edges)), case.answer):
                 return f"wrong bits in the product {case.name}, layout {axis_a}{axis_b}"
         for axis in (1, 0):
-            rounded = backend.rounded(operand(case.a, axis), case.edges).numpy()
+            rounded = _numbers(backend.rounded(operand(case.a, axis, device), case.edges))
             if not same_bits(rounded if axis == 1 else rounded.T, quantise(case.a, case.edges).values()):
                 return f"wrong bits in quantising {case.name}, axis {axis}"
-    return _find_relu_fault(backend) or _find_missing_refusal(backend)
+    return _find_relu_fault(backend, device) or _find_missing_refusal(backend, device)
 
 
-def _find_relu_fault(backend: Backend) -> str | None:
+def _numbers(x: torch.Tensor) -> F32:
+    return x.cpu().numpy()
+
+
+def _find_relu_fault(backend: Backend, device: torch.device) -> str | None:
     random = np.random.Generator(np.random.PCG64(11))
     for name in PATTERNS:
         for rows, length in ((1, 1), (3, 129), (5, 256)):
             x = pattern(name, rows, length, random)
-            if not same_bits(backend.relu(torch.from_numpy(x)).numpy(), block_relu(x)):
+            if not same_bits(_numbers(backend.relu(torch.from_numpy(x).to(device))), block_relu(x)):
                 return f"wrong bits in the ReLU of {name} {rows}×{length}"
     return None
 
 
-def _find_missing_refusal(backend: Backend) -> str | None:
+def _find_missing_refusal(backend: Backend, device: torch.device) -> str | None:
     good = np.ones((3, 130), np.float32)
     for value, error in (
         (np.nan, NonFiniteError),
@@ -156,12 +165,12 @@ def _find_missing_refusal(backend: Backend) -> str | None:
         for axis in (1, 0):
             for a, b in ((bad, good), (good, bad)):
                 try:
-                    backend.product(operand(a, axis), operand(b, axis), block_edges(130))
+                    backend.product(operand(a, axis, device), operand(b, axis, device), block_edges(130))
                 except error:
                     continue
                 return f"let {value} through"
         try:
-            backend.relu(torch.from_numpy(bad))
+            backend.relu(torch.from_numpy(bad).to(device))
         except error:
             continue
         return f"let {value} through ReLU"

@@ -40,10 +40,11 @@ class Verdict:
     ratio: float | None = None
 
 
-def all_backends() -> list[Backend]:
-    """Fast ones first; the `-plain` twins work where nothing can be compiled."""
+def all_backends(device_type: str = "cpu") -> list[Backend]:
+    """Fast ones first; the `-plain` twins work where nothing can be compiled, and on other devices than the CPU."""
     fast, plain = CompiledElementwise(), PlainElementwise()
-    return [IntMm(fast), Sgemm(fast), IntMm(plain), Sgemm(plain), TableUnits(), NeuralUnits()]
+    on_cpu: list[Backend] = [IntMm(fast), Sgemm(fast), IntMm(plain)]
+    return [*(on_cpu if device_type == "cpu" else []), Sgemm(plain), TableUnits(), NeuralUnits()]
 
 
 @lru_cache(maxsize=1024)
@@ -57,9 +58,14 @@ class Kernels:
     """The registry of one process. `product` and `relu` are what layers call."""
 
     def __init__(
-        self, backends: Sequence[Backend] | None = None, forced: str | None = None, counts: Counts = counts
+        self,
+        backends: Sequence[Backend] | None = None,
+        forced: str | None = None,
+        counts: Counts = counts,
+        device_type: str = "cpu",
     ) -> None:
-        self.backends = {b.name: b for b in (all_backends() if backends is None else backends)}
+        self.backends = {b.name: b for b in (all_backends(device_type) if backends is None else backends)}
+        self.device = torch.device(device_type)
         if forced is not None and forced not in self.backends:
             raise KernelError(f"kernel {forced!r} is not known; use one of {', '.join(self.backends)}.")
         self.verdicts: dict[str, Verdict] = {}
@@ -93,7 +99,7 @@ class Kernels:
             if (absence := backend.unavailable()) is not None:
                 self.verdicts[name] = Verdict(name, False, absence)
             else:
-                fault = find_fault(backend, admission_cases())
+                fault = find_fault(backend, admission_cases(), self.device)
                 self.verdicts[name] = Verdict(name, fault is None, fault or "every bit equal")
                 if fault is not None:
                     warn(f"kernel {name} is not used: {fault}.")
@@ -145,8 +151,7 @@ class Kernels:
         float_seconds = 0.0
         for shape in heaviest:
             rows_a, length, rows_b, axis_a, axis_b = shape
-            a = Operand(torch.randn((rows_a, length) if axis_a == 1 else (length, rows_a)), axis_a)
-            b = Operand(torch.randn((rows_b, length) if axis_b == 1 else (length, rows_b)), axis_b)
+            a, b = self._random(rows_a, length, axis_a), self._random(rows_b, length, axis_b)
             edges = _edges(length, None)
             rounds: dict[str, list[float]] = {name: [] for name in (*names, "")}
             for _ in range(TIMING_ROUNDS):
@@ -156,6 +161,8 @@ class Kernels:
                         self.backends[name].product(a, b, edges)
                     else:
                         a.part(0, length) @ b.part(0, length).t()
+                    if self.device.type == "cuda":
+                        torch.cuda.synchronize()
                     times.append(time.perf_counter() - start)
             medians = {name: sorted(times)[TIMING_ROUNDS // 2] for name, times in rounds.items()}
             float_seconds += shapes[shape] * medians[""]
@@ -164,6 +171,9 @@ class Kernels:
         for name in names:
             self.verdicts[name] = replace(self.verdicts[name], ratio=seconds[name] / max(float_seconds, 1e-9))
         return [self.verdicts[name] for name in names]
+
+    def _random(self, rows: int, length: int, axis: int) -> Operand:
+        return Operand(torch.randn((rows, length) if axis == 1 else (length, rows), device=self.device), axis)
 
     def product(self, a: Operand, b: Operand, period: int | None = None) -> torch.Tensor:
         """(m, K) · (n, K)ᵀ → float32 (m, n) with the bits of the contract; counted and audited.
@@ -207,7 +217,7 @@ class Kernels:
         self.choose()
 
 
-@lru_cache(maxsize=1)
-def default() -> Kernels:
-    """The registry of this process; `DAISY_KERNEL` forces a backend."""
-    return Kernels(forced=os.environ.get("DAISY_KERNEL") or None)
+@lru_cache(maxsize=8)
+def default(device_type: str = "cpu") -> Kernels:
+    """The registry of this process for a kind of device; `DAISY_KERNEL` forces a backend."""
+    return Kernels(forced=os.environ.get("DAISY_KERNEL") or None, device_type=device_type)

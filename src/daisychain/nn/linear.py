@@ -15,12 +15,12 @@ Product = Callable[[Operand, Operand, int | None], torch.Tensor]
 
 
 def _product(a: Operand, b: Operand, period: int | None = None) -> torch.Tensor:
-    return kernels.default().product(a, b, period)
+    return kernels.default(a.data.device.type).product(a, b, period)
 
 
 def _triple(a: Operand, b: Operand, period: int | None = None) -> torch.Tensor:
     """3×INT8, as numerics.triple_product."""
-    split = kernels.default().split_high_low
+    split = kernels.default(a.data.device.type).split_high_low
     (ah, al), (bh, bl) = split(a, period), split(b, period)
     return (_product(ah, bh, period) + _product(ah, bl, period)) + _product(al, bh, period)
 
@@ -58,7 +58,7 @@ class _UnitReLU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        y = kernels.default().relu(x.detach())
+        y = kernels.default(x.device.type).relu(x.detach())
         ctx.save_for_backward(y)
         return y
 

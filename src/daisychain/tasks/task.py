@@ -42,6 +42,7 @@ class Task:
     sample_count: int = 0
     metric: str = ""  # the key of `evaluate` that a person looks at, such as "accuracy"
     learning_rate: float = 1e-3  # used unless the user gives one
+    warmup_steps: int = 0  # likewise: steps over which the rate rises
     batch_samples: int = 32  # likewise
     notes: Sequence[str] = ()  # what was decided about the data, a line each; said by `load_task`
 
