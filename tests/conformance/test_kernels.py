@@ -184,7 +184,7 @@ def test_the_audit_catches_a_fault_that_begins_after_the_gate(fault, capfd):
     kernels._active = kernels.backends["planted"]  # as if it had passed
     for _ in range(40):
         kernels.auditor.begin_step()
-        a, b = torch.randn(64, 256, generator=generator), torch.randn(256, 256, generator=generator)
+        a, b = (127 * torch.randn(rows, 256, generator=generator).sign() for rows in (64, 256))
         y = kernels.product(Operand(a, 1), Operand(b, 1))
         if "planted" in kernels.verdicts:
             break

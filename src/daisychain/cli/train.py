@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -37,10 +37,26 @@ from daisychain.tasks import TaskOptions, check_task, load_task
 def _panel(name: str) -> Callable[..., Any]:
     """Options that `--help` shows under one heading."""
 
-    def option(text: str, *names: str, env: str | None = None) -> Any:
-        return typer.Option(*names, help=text, envvar=env, rich_help_panel=name)
+    def option(
+        text: str, *names: str, env: str | None = None, parser: Callable[[str], Any] | None = None
+    ) -> Any:
+        return typer.Option(*names, help=text, envvar=env, rich_help_panel=name, parser=parser)
 
     return option
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
 
 
 _task, _run, _cluster = _panel("Task and model"), _panel("Run"), _panel("Cluster")
@@ -54,31 +70,37 @@ def train(
     target: Annotated[str | None, _task("The column to predict (table).")] = None,
     arithmetic: Annotated[str, _task("int8, int8x3 or float.")] = "int8",
     backward: Annotated[str, _task("The gradient's products: int8 or float.")] = "int8",
-    width: Annotated[int | None, _task("Width of the model.")] = None,
-    layers: Annotated[int | None, _task("Layers of the model.")] = None,
-    sequence: Annotated[int | None, _task("Bytes a sample (text).")] = None,
-    nodes: Annotated[int, _run("Nodes on this machine.")] = 1,
-    steps: Annotated[int, _run("Steps in all.", env="DAISY_STEPS")] = limits.DEFAULT_STEPS,
-    batch: Annotated[int | None, _run("Samples a step, all nodes together.", env="DAISY_BASE_BATCH")] = None,
-    lr: Annotated[float | None, _run("Learning rate.", env="DAISY_LR")] = None,
-    warmup: Annotated[int | None, _run("Steps over which the rate rises.")] = None,
+    width: Annotated[int | None, _task("Width of the model.", parser=_whole)] = None,
+    layers: Annotated[int | None, _task("Layers of the model.", parser=_whole)] = None,
+    sequence: Annotated[int | None, _task("Bytes a sample (text).", parser=_whole)] = None,
+    nodes: Annotated[int, _run("Nodes on this machine.", parser=_whole)] = 1,
+    steps: Annotated[int, _run("Steps in all.", env="DAISY_STEPS", parser=_whole)] = limits.DEFAULT_STEPS,
+    batch: Annotated[
+        int | None, _run("Samples a step, by all nodes.", env="DAISY_BASE_BATCH", parser=_whole)
+    ] = None,
+    lr: Annotated[float | None, _run("Learning rate.", env="DAISY_LR", parser=_number)] = None,
+    warmup: Annotated[int | None, _run("Steps over which the rate rises.", parser=_whole)] = None,
     optimizer: Annotated[str, _run("adam or sgd.", env="DAISY_OPTIMIZER")] = "adam",
-    seed: Annotated[int, _run("Seed of weights and sample order.")] = limits.DEFAULT_SEED,
+    seed: Annotated[int, _run("Seed of weights and sample order.", parser=_whole)] = limits.DEFAULT_SEED,
     plan: Annotated[str, _run("Shares: measured (they follow the speeds) or equal.")] = "measured",
     device: Annotated[str, _run("auto, cpu, cuda or cuda:N.")] = "auto",
     name: Annotated[str | None, _run("Name of the run's folder.")] = None,
     runs: Annotated[Path, _run("Where run folders are kept.")] = Path("runs"),
     resume: Annotated[bool, _run("Go on with the run --name, or with the newest.", "--resume")] = False,
-    checkpoint_every: Annotated[int, _run("Steps between checkpoints.")] = limits.CHECKPOINT_EVERY_STEPS,
+    checkpoint_every: Annotated[
+        int, _run("Steps between checkpoints.", parser=_whole)
+    ] = limits.CHECKPOINT_EVERY_STEPS,
     status_file: Annotated[
         Path | None, _run("JSON file that shows the newest step.", env="DAISY_STATUS_FILE")
     ] = None,
     save: Annotated[Path | None, _run("Where to put the final model too.", env="DAISY_SAVE")] = None,
     as_json: Annotated[bool, _run("End with one JSON object on standard output.", "--json")] = False,
     master_addr: Annotated[str | None, _cluster("Address of rank 0 (MASTER_ADDR).")] = None,
-    master_port: Annotated[int | None, _cluster("Its port, 29560 unless given (MASTER_PORT).")] = None,
-    world_size: Annotated[int | None, _cluster("Number of nodes (WORLD_SIZE).")] = None,
-    rank: Annotated[int | None, _cluster("Which of them this is, from 0 (RANK).")] = None,
+    master_port: Annotated[
+        int | None, _cluster("Its port, 29560 unless given (MASTER_PORT).", parser=_whole)
+    ] = None,
+    world_size: Annotated[int | None, _cluster("Number of nodes (WORLD_SIZE).", parser=_whole)] = None,
+    rank: Annotated[int | None, _cluster("Which of them this is, from 0 (RANK).", parser=_whole)] = None,
     interface: Annotated[str | None, _cluster("Network interface (GLOO_SOCKET_IFNAME).")] = None,
     address: Annotated[str | None, _cluster("Address of this node; wins over the route.")] = None,
 ) -> None:
@@ -111,35 +133,35 @@ def train(
         plan=plan,  # type: ignore[arg-type]
     )
     leads = settings is None or settings.rank == 0
-    folder = _open_folder(runs, name, resume, task) if leads else None
-    resume_from = _resume_point(folder) if folder and resume else None
-    if folder and launches:
-        _launch(nodes, folder)
-    if folder and not resume:
-        folder.write_config({"task": task, **asdict(options), "data": data and str(data), **asdict(config)})
-    say(f"device: {chosen}; {torch.get_num_threads()} threads")
-    try_kernels(
-        loaded, max(1, config.batch_samples // (settings.world_size if settings else 1)), chosen.device
-    )
-    progress = show.Progress(config, quiet=not leads)
-    with stop_on_signal() as stop, _joined(settings) as fleet, progress:
-        summary = Trainer(
-            loaded,
-            task,
-            fleet,
-            config,
-            folder=folder,
-            resume_from=resume_from,
-            device=chosen.device,
-            stop=stop,
-            report=progress.step,
-            status_file=status_file if leads else None,
-            links=measure_links(fleet),
-        ).run()
-    if folder is None:
+    with _open_folder(runs, name, resume, task) if leads else nullcontext() as folder:
+        resume_from = _resume_point(folder) if folder and resume else None
+        if folder and launches:
+            _launch(nodes, folder)
+        if folder and not resume:
+            folder.write_config(
+                {"task": task, **asdict(options), "data": data and str(data), **asdict(config)}
+            )
+        say(f"device: {chosen}; {torch.get_num_threads()} threads")
+        share_samples = max(1, config.batch_samples // (settings.world_size if settings else 1))
+        try_kernels(loaded, share_samples, chosen.device)
+        progress = show.Progress(config, quiet=not leads)
+        with stop_on_signal() as stop, _joined(settings) as fleet, progress:
+            summary = Trainer(
+                loaded,
+                task,
+                fleet,
+                config,
+                folder=folder,
+                resume_from=resume_from,
+                device=chosen.device,
+                stop=stop,
+                report=progress.step,
+                status_file=status_file if leads else None,
+                links=measure_links(fleet),
+            ).run()
+    if not leads:
         say(f"done at step {summary.steps}, state {summary.state_hashes[fleet.rank][:16]}…")
         return
-    folder.close()
     if save and summary.model:
         write_atomic(save, summary.model.read_bytes())
     kernel = kernels.default(chosen.device.type).name

@@ -8,6 +8,7 @@ from typing import Literal
 
 from daisychain.base import limits
 from daisychain.base.errors import ConfigError
+from daisychain.numerics.optimizer import check_optimizer
 from daisychain.units.counts import Table
 
 
@@ -36,6 +37,7 @@ class TrainConfig:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it has to be at least {least}.")
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise ConfigError(f"learning_rate is {self.learning_rate}; it has to be a finite number above 0.")
+        check_optimizer(self.optimizer)
         if self.plan not in ("measured", "equal"):
             raise ConfigError(f"plan is {self.plan!r}; use measured or equal.")
 

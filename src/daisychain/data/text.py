@@ -37,12 +37,12 @@ class Windows:
         return np.asarray(self.text[places], np.int64)
 
 
-def cut_windows(text: bytes, sequence: int, seed: int) -> Windows:
+def cut_windows(text: bytes, sequence: int, seed: int, source: str = "the text") -> Windows:
     """Windows of a text, a seeded part of them held out. Raises DataError for a text too short for two."""
     count = (len(text) - 1) // sequence
     if count < 2:
         raise DataError(
-            f"the text has {len(text)} bytes; sequences of {sequence} take at least {2 * sequence + 1}, one to "
+            f"{source} has {len(text)} bytes; sequences of {sequence} take at least {2 * sequence + 1}, one to "
             "train on and one held out. Give more text or a shorter --sequence."
         )
     train, held_out = held_out_split(count, limits.HELD_OUT_MAX_WINDOWS, seed)

@@ -138,10 +138,16 @@ class DaisySGD:
 Optimizer = DaisyAdam | DaisySGD
 
 
+OPTIMIZERS: dict[str, type[DaisyAdam] | type[DaisySGD]] = {"adam": DaisyAdam, "sgd": DaisySGD}
+
+
 def make_optimizer(name: str, size: int) -> Optimizer:
     """`adam` or `sgd`, over `size` parameters."""
-    if name == "adam":
-        return DaisyAdam(size)
-    if name == "sgd":
-        return DaisySGD(size)
-    raise ConfigError(f"optimizer {name!r} is not known; use adam or sgd.")
+    check_optimizer(name)
+    return OPTIMIZERS[name](size)
+
+
+def check_optimizer(name: str) -> None:
+    """Refuse a name that no optimiser has."""
+    if name not in OPTIMIZERS:
+        raise ConfigError(f"optimizer {name!r} is not known; use {' or '.join(OPTIMIZERS)}.")

@@ -44,7 +44,9 @@ class TextTask(Task):
         self.config = text_config(options)
         self.seed = options.seed
         text, note = read_text(options.data)
-        self.windows = cut_windows(text, self.config.sequence, options.seed)
+        self.windows = cut_windows(
+            text, self.config.sequence, options.seed, str(options.data or "the embedded corpus")
+        )
         self.sample_count = len(self.windows.train)
         self._data_hash = data_hash(self.windows.text, self.windows.train)
         self.notes = (f"{note}; {len(self.windows.held_out)} windows of {self.config.sequence} held out",)
