@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from daisychain.base.errors import AccumulatorBoundError, KernelError, NonFiniteError
-from daisychain.kernels import Kernels, Operand, compiled
+from daisychain.kernels import Kernels, Operand, compiled, default
 from daisychain.kernels.optimizer import find_adam_fault
 from daisychain.kernels.proof import (
     LAYOUTS,
@@ -365,3 +365,8 @@ def test_proof_backends_are_proven_on_cases_of_their_size():
     work = [case.work for case in all_cases() if case.work <= PROOF_BACKEND_WORK]
     assert len(work) > 200
     assert make_case("normal", 3, 129, 4, 0).work <= PROOF_BACKEND_WORK
+
+
+def test_there_is_one_registry_a_kind_of_device():
+    assert default() is default("cpu")
+    assert [b.name for b in all_backends("cuda")] == ["sgemm-plain", "table", "neural"]

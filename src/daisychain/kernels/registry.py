@@ -217,7 +217,11 @@ class Kernels:
         self.choose()
 
 
-@lru_cache(maxsize=8)
 def default(device_type: str = "cpu") -> Kernels:
     """The registry of this process for a kind of device; `DAISY_KERNEL` forces a backend."""
+    return _registry(device_type)
+
+
+@lru_cache(maxsize=8)
+def _registry(device_type: str) -> Kernels:
     return Kernels(forced=os.environ.get("DAISY_KERNEL") or None, device_type=device_type)
