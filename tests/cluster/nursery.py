@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from daisychain.base.errors import DaisyError, DataError, PeerLostError
-from daisychain.cluster.gloo_fleet import GlooFleet, end_process
-from daisychain.cluster.links import measure_links
-from daisychain.cluster.settings import cluster_from_environment
-from daisychain.cluster.watch import FleetLimits
+from daisychain.cluster.fleet.gloo import GlooFleet, end_process
+from daisychain.cluster.fleet.links import measure_links
+from daisychain.cluster.fleet.settings import cluster_from_environment
+from daisychain.cluster.fleet.watch import FleetLimits
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from daisychain.base.errors import ConfigError, RunFolderError
-from daisychain.cluster.launch import launch_local
+from daisychain.cluster.fleet.launch import launch_local
 
 PATIENCE_S = 20.0
 
@@ -22,7 +22,7 @@ PATIENCE_S = 20.0
 CHILD = """
 import os, signal, sys, time
 from pathlib import Path
-from daisychain.cluster.launched import listen_to_launcher
+from daisychain.cluster.fleet.launched import listen_to_launcher
 
 folder, role = Path(sys.argv[1]), sys.argv[2]
 rank = os.environ["RANK"]
@@ -39,7 +39,7 @@ time.sleep(0.5)
 LAUNCHER = """
 import sys
 from pathlib import Path
-from daisychain.cluster.launch import launch_local
+from daisychain.cluster.fleet.launch import launch_local
 
 folder = Path(sys.argv[1])
 sys.exit(launch_local(3, [sys.executable, *sys.argv[2:]], folder))
@@ -202,8 +202,8 @@ def test_launched_nodes_form_a_fleet(tmp_path: Path, capfd: pytest.CaptureFixtur
     """On the port that the launcher opened and rank 0 inherited."""
     text = (
         "import os, torch\n"
-        "from daisychain.cluster.gloo_fleet import GlooFleet\n"
-        "from daisychain.cluster.settings import cluster_from_environment\n"
+        "from daisychain.cluster.fleet.gloo import GlooFleet\n"
+        "from daisychain.cluster.fleet.settings import cluster_from_environment\n"
         "torch.set_num_threads(1)\n"
         "fleet = GlooFleet.connect(cluster_from_environment(os.environ))\n"
         "buffer = torch.full((4,), fleet.rank + 1.0)\n"

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from daisychain.cluster import checkpoint
+from daisychain.cluster.storage import checkpoint
 
 from .trainer_help import answers_of, start_nodes
 

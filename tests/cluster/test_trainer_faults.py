@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from daisychain.base.errors import DataError, NonFiniteError, PeerLostError, ReplicaMismatchError, TaskError
-from daisychain.cluster import checkpoint
-from daisychain.cluster.run_folder import RunFolder
+from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.run_folder import RunFolder
 
 from .trainer_help import NormTask, PointsTask, Run, settings, state_of, together
 

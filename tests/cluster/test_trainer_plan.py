@@ -3,7 +3,7 @@
 import pytest
 
 from daisychain.base.errors import ConfigError
-from daisychain.cluster.links import Link
+from daisychain.cluster.fleet.links import Link
 from daisychain.cluster.share import SLOWDOWN
 
 from .trainer_help import NormTask, PointsTask, Run, settings, together

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from daisychain.base.errors import CheckpointError, ConfigError
-from daisychain.cluster import checkpoint
 from daisychain.cluster.fleet import SoloFleet
-from daisychain.cluster.run_folder import RunFolder
+from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.run_folder import RunFolder
 
 from .trainer_help import NormTask, PointsTask, Run, settings, state_of, together
 

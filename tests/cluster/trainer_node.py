@@ -16,11 +16,11 @@ from trainer_help import NormTask
 
 from daisychain.base.errors import DaisyError
 from daisychain.cluster.config import TrainConfig
-from daisychain.cluster.gloo_fleet import GlooFleet
-from daisychain.cluster.run_folder import RunFolder
-from daisychain.cluster.settings import cluster_from_environment
+from daisychain.cluster.fleet.gloo import GlooFleet
+from daisychain.cluster.fleet.settings import cluster_from_environment
+from daisychain.cluster.fleet.watch import FleetLimits
+from daisychain.cluster.storage.run_folder import RunFolder
 from daisychain.cluster.trainer import Trainer
-from daisychain.cluster.watch import FleetLimits
 from daisychain.kernels.optimizer import make_optimizer
 
 

@@ -19,8 +19,8 @@ import torch
 
 from daisychain.base import limits
 from daisychain.base.errors import CheckpointError
-from daisychain.cluster import checkpoint
-from daisychain.cluster.checkpoint import Meta
+from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.checkpoint import Meta
 
 META = Meta(
     task="digits",
@@ -315,8 +315,8 @@ KILLER = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
-from daisychain.cluster import checkpoint
-from daisychain.cluster.checkpoint import Meta
+from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.checkpoint import Meta
 
 folder, dice, results = Path(sys.argv[1]), random.Random(7), []
 model = {"w": np.arange(300_000, dtype=np.float32)}

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from daisychain.cli.main import run
-from daisychain.cluster import checkpoint
-from daisychain.cluster.checkpoint import Meta
+from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.checkpoint import Meta
 
 TASKS = """
 import torch

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daisychain.cluster.launch import TAIL_LINES, Ending, last_lines, node_environment
+from daisychain.cluster.fleet.launch import TAIL_LINES, Ending, last_lines, node_environment
 
 
 @given(st.permutations(range(4)), st.lists(st.sampled_from([0, 0, 2, 3, -9]), min_size=4, max_size=4))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from daisychain.cluster.fleet import SoloFleet
-from daisychain.cluster.links import links_from_times, measure_links
+from daisychain.cluster.fleet.links import links_from_times, measure_links
 
 PAYLOAD_BYTES = 1_000_000
 

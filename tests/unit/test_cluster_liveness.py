@@ -3,7 +3,7 @@
 import pytest
 
 from daisychain.cluster.fleet import FINISHED
-from daisychain.cluster.liveness import AwakeClock, Beat, Liveness
+from daisychain.cluster.fleet.liveness import AwakeClock, Beat, Liveness
 
 LOST_AFTER_S = 10.0
 ROSTER = (0, 1, 2)

@@ -2,7 +2,7 @@
 
 import socket
 
-from daisychain.cluster.members import REFUSED, Member, describe_blocked, dial_all, refusing
+from daisychain.cluster.fleet.members import REFUSED, Member, describe_blocked, dial_all, refusing
 
 
 def member(rank: int, address: str = "10.0.0.1", port: int = 1) -> Member:

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from daisychain.base.errors import ConfigError, FleetError
-from daisychain.cluster.network import (
+from daisychain.cluster.fleet.network import (
     choose_address,
     is_loopback,
     list_interfaces,

@@ -3,7 +3,7 @@
 import pytest
 
 from daisychain.base.errors import ConfigError
-from daisychain.cluster.settings import NodeSettings, cluster_from_environment
+from daisychain.cluster.fleet.settings import NodeSettings, cluster_from_environment
 
 ENV = {"MASTER_ADDR": "10.0.0.1", "WORLD_SIZE": "3", "RANK": "2"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from daisychain.base.clock import SystemClock
 from daisychain.base.errors import FleetError
-from daisychain.cluster.waiting import bounded
+from daisychain.cluster.fleet.waiting import bounded
 
 
 def nothing() -> None:

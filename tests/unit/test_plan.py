@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from daisychain.base import limits
 from daisychain.base.errors import ConfigError
-from daisychain.cluster.links import Link
+from daisychain.cluster.fleet.links import Link
 from daisychain.cluster.plan import Planner, divide, divide_by_speed, link_times_s, overhead_from, step_time_s
 
 weights = st.lists(st.floats(0, 1e300), min_size=1, max_size=12).filter(any)

@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from daisychain.base.errors import RunFolderError
-from daisychain.cluster.run_folder import RunFolder, check_name, fresh_name, newest_run
+from daisychain.cluster.storage.run_folder import RunFolder, check_name, fresh_name, newest_run
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from daisychain.cluster.run_folder import RunFolder
+from daisychain.cluster.storage.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)

@@ -15,8 +15,8 @@ from daisychain import kernels
 from daisychain.base import limits
 from daisychain.base.errors import DaisyError
 from daisychain.cli.show import console
-from daisychain.cluster import network
 from daisychain.cluster.device import choose_device
+from daisychain.cluster.fleet import network
 from daisychain.kernels.compiled import CompiledElementwise
 
 ENOUGH_MEMORY_BYTES = 2 << 30

@@ -13,9 +13,9 @@ from daisychain import kernels
 from daisychain.base.errors import ConfigError
 from daisychain.base.files import write_atomic
 from daisychain.base.log import say
-from daisychain.cluster import checkpoint
-from daisychain.cluster.checkpoint import Meta
-from daisychain.cluster.restore import load_model
+from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.checkpoint import Meta
+from daisychain.cluster.storage.restore import load_model
 from daisychain.tasks import Task, restore_task
 from daisychain.tasks.text import TextTask
 

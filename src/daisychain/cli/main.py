@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     except DaisyError as error:
         _say_error(str(error))
         if isinstance(error, FleetError):
-            from daisychain.cluster.gloo_fleet import end_process
+            from daisychain.cluster.fleet.gloo import end_process
 
             end_process(error.exit_code)
         return error.exit_code

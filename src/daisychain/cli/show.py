@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from daisychain.cluster.config import Summary, TrainConfig
-from daisychain.cluster.progress import StepReport
+from daisychain.cluster.storage.progress import StepReport
 
 PLAIN_LINES = 20  # of a run whose output is not a terminal
 REFRESHES_PER_S = 8

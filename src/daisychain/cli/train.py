@@ -18,17 +18,17 @@ from daisychain.base.errors import CheckpointError, RunFolderError
 from daisychain.base.files import write_atomic
 from daisychain.base.log import say
 from daisychain.cli import show
-from daisychain.cluster import checkpoint
 from daisychain.cluster.config import TrainConfig
 from daisychain.cluster.device import choose_device
 from daisychain.cluster.fleet import FINISHED, Fleet, SoloFleet
-from daisychain.cluster.gloo_fleet import GlooFleet
-from daisychain.cluster.launch import launch_local, train_command
-from daisychain.cluster.launched import LAUNCHED, listen_to_launcher
-from daisychain.cluster.links import measure_links
-from daisychain.cluster.run_folder import RunFolder, check_name, newest_run
-from daisychain.cluster.settings import NodeSettings, cluster_from_environment
+from daisychain.cluster.fleet.gloo import GlooFleet
+from daisychain.cluster.fleet.launch import launch_local, train_command
+from daisychain.cluster.fleet.launched import LAUNCHED, listen_to_launcher
+from daisychain.cluster.fleet.links import measure_links
+from daisychain.cluster.fleet.settings import NodeSettings, cluster_from_environment
 from daisychain.cluster.stop import stop_on_signal
+from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.run_folder import RunFolder, check_name, newest_run
 from daisychain.cluster.trainer import Trainer
 from daisychain.cluster.trial import try_kernels
 from daisychain.tasks import TaskOptions, check_task, load_task

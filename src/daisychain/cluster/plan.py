@@ -13,7 +13,7 @@ from typing import Any
 
 from daisychain.base import limits
 from daisychain.base.errors import ConfigError
-from daisychain.cluster.links import Link
+from daisychain.cluster.fleet.links import Link
 
 
 def divide(total: int, weights: Sequence[float]) -> tuple[int, ...]:

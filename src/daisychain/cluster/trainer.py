@@ -15,19 +15,19 @@ from daisychain.base.clock import Clock, SystemClock
 from daisychain.base.errors import FleetError, ReplicaMismatchError
 from daisychain.base.log import say
 from daisychain.cluster import agreement, records
-from daisychain.cluster.checkpoint import Meta
 from daisychain.cluster.config import Summary, TrainConfig
 from daisychain.cluster.fleet import Fleet
+from daisychain.cluster.fleet.links import Link
 from daisychain.cluster.gradients import FlatGradient
-from daisychain.cluster.keeper import Keeper
-from daisychain.cluster.links import Link
 from daisychain.cluster.plan import Planner, link_times_s
-from daisychain.cluster.progress import Recorder, Report, StepReport
 from daisychain.cluster.records import Fault, Record
 from daisychain.cluster.replica import Array, Replica, merge_buffers
-from daisychain.cluster.restore import resume
-from daisychain.cluster.run_folder import RunFolder
 from daisychain.cluster.share import compute_share, slowdown
+from daisychain.cluster.storage.checkpoint import Meta
+from daisychain.cluster.storage.keeper import Keeper
+from daisychain.cluster.storage.progress import Recorder, Report, StepReport
+from daisychain.cluster.storage.restore import resume
+from daisychain.cluster.storage.run_folder import RunFolder
 from daisychain.kernels import make_optimizer
 from daisychain.numerics import Optimizer
 from daisychain.tasks.attempt import attempt

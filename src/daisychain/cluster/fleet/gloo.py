@@ -22,12 +22,12 @@ from daisychain.base import limits
 from daisychain.base.clock import Clock, SystemClock
 from daisychain.base.errors import FleetError, PeerLostError
 from daisychain.cluster.fleet import FINISHED
-from daisychain.cluster.liveness import Verdict
-from daisychain.cluster.meeting import Join, Meeting
-from daisychain.cluster.members import refusing
-from daisychain.cluster.settings import NodeSettings
-from daisychain.cluster.waiting import await_event, bounded
-from daisychain.cluster.watch import FleetLimits, Watch
+from daisychain.cluster.fleet.liveness import Verdict
+from daisychain.cluster.fleet.meeting import Join, Meeting
+from daisychain.cluster.fleet.members import refusing
+from daisychain.cluster.fleet.settings import NodeSettings
+from daisychain.cluster.fleet.waiting import await_event, bounded
+from daisychain.cluster.fleet.watch import FleetLimits, Watch
 
 LENGTH_BYTES = 8
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
-from daisychain.cluster.network import is_loopback
+from daisychain.cluster.fleet.network import is_loopback
 
 REFUSED = "refused"
 

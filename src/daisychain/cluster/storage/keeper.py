@@ -5,9 +5,9 @@ from pathlib import Path
 
 from daisychain.base.errors import CheckpointError
 from daisychain.base.log import say, warn
-from daisychain.cluster import checkpoint
-from daisychain.cluster.checkpoint import Array, Meta
-from daisychain.cluster.run_folder import RunFolder
+from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.checkpoint import Array, Meta
+from daisychain.cluster.storage.run_folder import RunFolder
 
 
 class Keeper:

@@ -17,11 +17,11 @@ from daisychain.base import limits
 from daisychain.base.clock import Clock
 from daisychain.base.errors import DaisyError, FleetError
 from daisychain.base.log import say
-from daisychain.cluster import network, store
-from daisychain.cluster.members import Member, describe_blocked, dial_all, dial_reason
-from daisychain.cluster.settings import NodeSettings
-from daisychain.cluster.store import TCPStore
-from daisychain.cluster.watch import FleetLimits, publish_first_beat
+from daisychain.cluster.fleet import network, store
+from daisychain.cluster.fleet.members import Member, describe_blocked, dial_all, dial_reason
+from daisychain.cluster.fleet.settings import NodeSettings
+from daisychain.cluster.fleet.store import TCPStore
+from daisychain.cluster.fleet.watch import FleetLimits, publish_first_beat
 
 FAILED_KEY = "join/failed"
 

@@ -13,7 +13,7 @@ from torch.distributed.distributed_c10d import Store
 
 from daisychain.base import limits
 from daisychain.base.clock import Clock
-from daisychain.cluster.liveness import AwakeClock, Beat, Liveness, Verdict
+from daisychain.cluster.fleet.liveness import AwakeClock, Beat, Liveness, Verdict
 
 STOP_LIMIT_S = 0.3
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import torch
 
 from daisychain.base.errors import CheckpointError
-from daisychain.cluster import checkpoint
 from daisychain.cluster.agreement import setup_of
-from daisychain.cluster.checkpoint import MODEL, OPTIMIZER, Meta
 from daisychain.cluster.config import TrainConfig
 from daisychain.cluster.replica import Replica
+from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.checkpoint import MODEL, OPTIMIZER, Meta
 from daisychain.numerics import Optimizer
 from daisychain.tasks.task import Task
 

@@ -9,7 +9,7 @@ from daisychain.base import limits
 from daisychain.base.clock import Clock
 from daisychain.base.files import write_atomic
 from daisychain.base.log import warn
-from daisychain.cluster.run_folder import RunFolder
+from daisychain.cluster.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from daisychain.base import limits
 from daisychain.base.clock import Clock, SystemClock
 from daisychain.base.errors import ConfigError, RunFolderError
 from daisychain.base.log import say, warn
-from daisychain.cluster.launched import LAUNCHED, STOP
-from daisychain.cluster.network import open_free_port
-from daisychain.cluster.settings import LISTEN_FD
+from daisychain.cluster.fleet.launched import LAUNCHED, STOP
+from daisychain.cluster.fleet.network import open_free_port
+from daisychain.cluster.fleet.settings import LISTEN_FD
 
 LOCAL_ADDRESS = "127.0.0.1"
 POLL_S = 0.05
