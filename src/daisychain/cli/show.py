@@ -1,6 +1,9 @@
 """What a person sees of a run while it goes on and when it has ended; on standard error."""
 
 import contextlib
+import os
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from rich.text import Text
 
 from daisychain.cluster.config import Summary, TrainConfig
 from daisychain.cluster.storage.progress import StepReport
+from daisychain.tasks import Task
 
 PLAIN_LINES = 20  # of a run whose output is not a terminal
 REFRESHES_PER_S = 8
@@ -80,15 +84,15 @@ def metric_in_words(name: str, value: float) -> str:
     return f"{name} {value:.1%}" if name in PERCENT else f"{name} {value:.4g}"
 
 
-def summary(done: Summary, metric: str, kernel: str) -> None:
-    """What a newcomer wants to know of a run that has ended."""
+def summary(done: Summary, task: Task, kernel: str) -> None:
+    """What a newcomer wants to know of a run that has ended, and what to do next."""
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     rows.add_column(style="dim")
     rows.add_column(overflow="fold")
     rows.add_row("loss", f"{done.loss_first:.4f} → {done.loss_last:.4f} in {done.steps} steps")
     if done.metrics:
-        chosen = {metric: done.metrics[metric]} if metric in done.metrics else {}
-        parts = [metric_in_words(k, v) for k, v in {**chosen, **done.metrics}.items()]
+        first = {task.metric: done.metrics[task.metric]} if task.metric in done.metrics else {}
+        parts = [metric_in_words(k, v) for k, v in {**first, **done.metrics}.items()]
         rows.add_row("held out", Text(", ".join(parts), style="bold"))
     rows.add_row("speed", f"{done.samples_per_s:,.0f} samples/s by {done.nodes} node{'s' * (done.nodes > 1)}")
     rows.add_row("replicas", _replicas_in_words(done))
@@ -100,9 +104,25 @@ def summary(done: Summary, metric: str, kernel: str) -> None:
         rows.add_row("checkpoint", str(done.checkpoint))
     if done.model:
         rows.add_row("model", str(done.model))
-    title = "stopped, to go on with --resume" if done.stopped else "done"
+    rows.add_row("next", f"{_command()} {_next(done, task)}")
+    title = "stopped" if done.stopped else "done"
     console.print(Text(f"\n{done.task}: {title}", style="bold green"))
     console.print(rows)
+
+
+def _command() -> str:
+    """How this program is called from this folder."""
+    if shutil.which("daisychain"):
+        return "daisychain"
+    script = Path(sys.executable).with_name("daisychain")
+    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
+
+
+def _next(done: Summary, task: Task) -> str:
+    if done.model:
+        own_code = f" --task {done.task}" if ":" in done.task else ""
+        return task.usage.format(model=done.model) + own_code
+    return f"train --resume --name {done.checkpoint.parent.parent.name} …" if done.checkpoint else "--help"
 
 
 def _replicas_in_words(done: Summary) -> str:
@@ -112,9 +132,8 @@ def _replicas_in_words(done: Summary) -> str:
     return f"{same}, state {done.state_hashes[0][:16]}…"
 
 
-def as_json(done: Summary, metric: str, kernel: str) -> Mapping[str, Any]:
+def as_json(done: Summary, task: Task, kernel: str) -> Mapping[str, Any]:
     """The object that `--json` ends with."""
-    path = {key: None if value is None else str(value) for key, value in _paths(done).items()}
     return {
         "task": done.task,
         "nodes": done.nodes,
@@ -122,8 +141,8 @@ def as_json(done: Summary, metric: str, kernel: str) -> Mapping[str, Any]:
         "stopped": done.stopped,
         "loss_first": done.loss_first,
         "loss_last": done.loss_last,
-        "metric": done.metrics.get(metric),
-        "metric_name": metric,
+        "metric": done.metrics.get(task.metric),
+        "metric_name": task.metric,
         "metrics": dict(done.metrics),
         "state_hashes": list(done.state_hashes),
         "replica_diff": done.replica_diff,
@@ -132,9 +151,6 @@ def as_json(done: Summary, metric: str, kernel: str) -> Mapping[str, Any]:
         "kernel": kernel,
         "samples_per_s": done.samples_per_s,
         "shares": list(done.shares),
-        **path,
+        "checkpoint": done.checkpoint and str(done.checkpoint),
+        "model": done.model and str(done.model),
     }
-
-
-def _paths(done: Summary) -> dict[str, Path | None]:
-    return {"checkpoint": done.checkpoint, "model": done.model}

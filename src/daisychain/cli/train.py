@@ -165,9 +165,9 @@ def train(
     if save and summary.model:
         write_atomic(save, summary.model.read_bytes())
     kernel = kernels.default(chosen.device.type).name
-    show.summary(summary, loaded.metric, kernel)
+    show.summary(summary, loaded, kernel)
     if as_json:
-        print(json.dumps(show.as_json(summary, loaded.metric, kernel)), flush=True)
+        print(json.dumps(show.as_json(summary, loaded, kernel)), flush=True)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ class DigitsTask(Task):
 
     name = "digits"
     metric = "accuracy"
+    usage = "predict {model} examples/digits.csv"
     seed = 0
     learning_rate = 5e-3
 

@@ -44,6 +44,7 @@ class Task:
     learning_rate: float = 1e-3  # used unless the user gives one
     warmup_steps: int = 0  # likewise: steps over which the rate rises
     batch_samples: int = 32  # likewise
+    usage: str = "predict {model} ROWS.csv"  # the command that a finished model is for
     notes: Sequence[str] = ()  # what was decided about the data, a line each; said by `load_task`
 
     def build_model(self) -> torch.nn.Module:

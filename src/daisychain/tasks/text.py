@@ -34,6 +34,7 @@ class TextTask(Task):
 
     name = "text"
     metric = "bits_per_byte"
+    usage = 'generate {model} --prompt "The "'
     learning_rate = 3e-3
     warmup_steps = 100  # ends lower than without, and small differences between nodes grow less early on
     seed = 0
