@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from daisychain.base import errors
 from daisychain.base.errors import AccumulatorBoundError, KernelError, NonFiniteError
 from daisychain.kernels import Kernels, Operand, compiled, default
 from daisychain.kernels.optimizer import find_adam_fault
@@ -25,9 +27,10 @@ from daisychain.kernels.proof import (
 )
 from daisychain.kernels.registry import all_backends
 from daisychain.numerics import block_product, quantise
-from daisychain.numerics.optimizer import AdamScalars, adam_update
+from daisychain.numerics.optimizer import AdamScalars, DaisyAdam, adam_update
 from daisychain.numerics.product import integer_product
 from daisychain.numerics.vectors import decode
+from daisychain.units import load_tables, shipped_nets
 from daisychain.units.counts import Counts
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -73,6 +76,50 @@ def test_the_admission_selection_covers_each_pattern_side_and_length():
     assert {n.split()[1].split("×")[1] for n in names} == {n.split()[1].split("×")[1] for n in every}
     sides = {tuple(n.split()[1].split("×")[::2]) for n in names}
     assert sides == {tuple(n.split()[1].split("×")[::2]) for n in every}
+
+
+def test_golden_vectors_of_three_products(backend):
+    kernels = fresh([backend], forced=backend.name)
+    for case in json.loads((VECTORS / "blocks.json").read_text())["blocks"]:
+        a, b, wanted = decode(case["a"]).copy(), decode(case["b"]).copy(), decode(case["triple_product"])
+        period = 1 if case["name"].endswith("each a block") else 100 if "restarting" in case["name"] else None
+        (ah, al), (bh, bl) = (kernels.split_high_low(operand(x, 1), period) for x in (a, b))
+        product = partial(kernels.product, period=period)
+        got = (product(ah, bh) + product(ah, bl)) + product(al, bh)
+        assert same_bits(got.numpy(), wanted), case["name"]
+
+
+def test_golden_vectors_of_refusals(backend):
+    kernels = fresh([backend], forced=backend.name)
+    for case in json.loads((VECTORS / "refused.json").read_text())["refused"]:
+        x = decode(case["x"]).copy() if "x" in case else np.zeros((1, case["length"]), np.float32)
+        with pytest.raises(getattr(errors, case["error"])):
+            kernels.product(operand(x, 1), operand(x, 1))
+
+
+@pytest.mark.parametrize("update", [adam_update, compiled.adam_update])
+def test_golden_vectors_of_daisy_adam(update):
+    vectors = json.loads((VECTORS / "optimizers.json").read_text())["optimizers"]
+    for name, decay in (("adam", 0.0), ("adam_decay_0.1", 0.1)):
+        weights, gradients = decode(vectors["start"]).copy(), decode(vectors["gradients"])
+        optimizer = DaisyAdam(len(weights), weight_decay=decay, update=update)
+        for gradient, wanted in zip(gradients, decode(vectors[name]["weights"]), strict=True):
+            optimizer.step(weights, gradient.copy(), vectors["rate"])
+            assert same_bits(weights, wanted)
+        assert same_bits(optimizer.square, decode(vectors[name]["square"]))
+
+
+@pytest.mark.parametrize("units", [shipped_nets, load_tables])
+def test_golden_vectors_of_the_units(units):
+    vectors = json.loads((VECTORS / "units.json").read_text())["units"]
+    x = np.arange(-32768, 32768).astype(np.int16)
+    steps = decode(vectors["requantise_first_input_of_each_output"])
+    wanted = np.searchsorted(steps, x, side="right") - 129
+    assert np.array_equal(units().requantise(x), wanted)
+    assert np.array_equal(units().relu(np.arange(-128, 128).astype(np.int8)), decode(vectors["relu_of_all"]))
+    codes = decode(vectors["codes"])
+    left, right = (part.copy() for part in np.broadcast_arrays(codes[:, None], codes[None]))
+    assert np.array_equal(units().multiply(left, right), decode(vectors["products"]))
 
 
 # Planted faults: each wraps a right backend and is wrong in one way.
@@ -284,6 +331,36 @@ def test_with_no_fast_kernel_the_table_works_and_says_it_is_slow(capfd):
     kernels = fresh([WrongLastColumn(), BACKENDS["table"]])
     assert kernels.choose().name == "table"
     assert "slow" in capfd.readouterr().err
+
+
+def test_a_backend_that_fails_is_refused_and_one_that_fails_later_is_demoted(capfd):
+    class Failing(Planted):
+        def wrong(self, a, b, edges):
+            raise RuntimeError("not implemented for this CPU\nand more")
+
+    kernels = fresh([Failing(), BACKENDS["sgemm"]])
+    assert kernels.choose().name == "sgemm"
+    assert kernels.verdicts["planted"].reason == "it failed, RuntimeError: not implemented for this CPU"
+    kernels = fresh([Failing(), BACKENDS["sgemm"]])
+    kernels._active = kernels.backends["planted"]
+    kernels.product(Operand(torch.randn(8, 20), 1), Operand(torch.randn(9, 20), 1))
+    assert kernels.active.name == "sgemm"
+    with pytest.raises(KernelError, match="planted: it failed"):
+        fresh([Failing()]).choose()
+
+
+def test_a_wrong_split_is_caught():
+    class WrongSplit(Planted):
+        def product(self, a, b, edges):
+            return self.inner.product(a, b, edges)
+
+        def rounded(self, x, edges):
+            return self.inner.rounded(x, edges) * (1 + 2.0**-10)
+
+    kernels = fresh([WrongSplit(), BACKENDS["sgemm"]])
+    kernels._active = kernels.backends["planted"]
+    kernels.split_high_low(Operand(torch.randn(6, 200), 0))
+    assert kernels.active.name == "sgemm"
 
 
 def test_products_are_counted_for_the_backend_that_made_them():

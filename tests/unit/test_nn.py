@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from daisychain import numerics
+from daisychain import kernels, numerics
 from daisychain.base.errors import ConfigError, NonFiniteError
 from daisychain.nn import MLP, Transformer, TransformerConfig, VerifiedLinear, make_linear, verify_model
 from daisychain.units.counts import counts
@@ -85,6 +85,30 @@ def test_the_gradient_of_a_sequence_does_not_depend_on_the_batch():
     torch.testing.assert_close(together, apart, rtol=0, atol=1e-6 * float(together.abs().max()))
 
 
+def test_an_empty_batch_has_a_zero_gradient_and_demotes_nothing():
+    linear = layer()
+    before = kernels.default().active.name
+    linear(torch.randn(0, 200)).sum().backward()
+    assert torch.equal(linear.weight.grad, torch.zeros(50, 200))
+    assert kernels.default().active.name == before
+
+
+def test_triple_has_the_contracts_bits():
+    linear, x = layer(triple=True, bias=False), torch.randn(30, 200)
+    wanted = numerics.triple_product(x.numpy(), linear.weight.detach().numpy())
+    assert np.array_equal(bits(linear(x)), wanted.view(np.int32))
+
+
+def test_other_types_and_shapes_are_refused_without_blaming_the_kernel():
+    linear = layer()
+    before = kernels.default().active.name
+    with pytest.raises(ConfigError, match=r"not torch\.float64"):
+        linear(torch.randn(2, 200).double())
+    with pytest.raises(ConfigError, match="contractions 3 and 200"):
+        linear(torch.randn(2, 3))
+    assert kernels.default().active.name == before
+
+
 @pytest.mark.parametrize("shape", [(200,), (3, 200), (2, 3, 200), (2, 1, 3, 200), (0, 200)])
 def test_any_leading_shape_is_a_drop_in(shape):
     linear = layer()
@@ -133,6 +157,10 @@ def test_verify_model_keeps_weights_ties_and_subclasses():
     x = torch.randn(5, 8)
     torch.testing.assert_close(model(x), before(x), atol=0.05, rtol=0.05)
     assert isinstance(verify_model(nn.Linear(3, 3)), VerifiedLinear)
+    repeated = nn.Linear(3, 3)
+    twice = verify_model(nn.Sequential(repeated, nn.ReLU(), repeated))
+    assert isinstance(twice[0], VerifiedLinear)
+    assert twice[2] is twice[0]
     with pytest.raises(ConfigError, match="float64"):
         verify_model(nn.Linear(3, 3).double())
 

@@ -109,9 +109,21 @@ def test_splitting_is_exact_and_triple_is_much_closer_than_single():
     a, b = (generator.standard_normal((8, 300)).astype(np.float32) for _ in range(2))
     high, low = split_high_low(a)
     rest = a.astype(np.float64) - high.values() - low.values()
-    assert np.abs(rest).max() <= np.abs(a).max() * 2.0**-14
+    assert np.abs(rest).max() <= np.abs(a).max() / 16_000
     exact = a.astype(np.float64) @ b.astype(np.float64).T
     assert np.abs(triple_product(a, b) - exact).max() < np.abs(product(a, b) - exact).max() / 10
+
+
+@given(st.lists(finite, min_size=1, max_size=20))
+def test_the_bounds_that_the_contract_states(numbers):
+    x = np.array([numbers], np.float32)
+    largest = np.abs(x).max().astype(np.float64)
+    high, low = split_high_low(x)
+    error = np.abs(x.astype(np.float64) - high.values())
+    assert error.max() <= max(largest / 127, 2.0**-61)
+    assert np.abs(x.astype(np.float64) - high.values() - low.values()).max() <= max(
+        largest / 16_000, 2.0**-61
+    )
 
 
 def test_relu_on_the_unit_loses_nothing_when_quantised_again():

@@ -5,6 +5,7 @@ step where it is not) a product is checked by the NumPy contract itself.
 """
 
 import random
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -14,8 +15,8 @@ from daisychain.base import limits
 from daisychain.kernels import compiled
 from daisychain.kernels.backend import Operand
 from daisychain.kernels.proof import operand, same_bits
-from daisychain.numerics import block_edges, block_product, block_relu, quantise
-from daisychain.numerics.blocks import I64
+from daisychain.numerics import block_edges, block_product, quantise
+from daisychain.numerics.blocks import F32, I64
 
 _CHOICES = 64  # sets of cells prepared for each shape, used in turn
 
@@ -79,14 +80,26 @@ class Auditor:
             return _find_by_contract(a, b, edges, cells, y)
         return None
 
-    def find_relu_fault(self, x: torch.Tensor, y: torch.Tensor) -> str | None:
-        """A wrong row of y = relu(x), in words, or None; looked at after a chosen product."""
-        if self._this_step - 1 != self._chosen or not y.numel():
+    def find_rounding_fault(
+        self, what: str, x: torch.Tensor, y: torch.Tensor, wanted: Callable[[F32], F32]
+    ) -> str | None:
+        """A wrong row of y, which should be `wanted` of x (rows, length), in words, or None.
+
+        Looked at beside the products that the NumPy contract looks at.
+        """
+        if self._chosen not in (self._this_step, self._this_step - 1) or not y.numel():
             return None
         rows = sorted({0, len(x) - 1, self._random.randrange(len(x))})
-        if same_bits(block_relu(x[rows].cpu().numpy()), y[rows].cpu().numpy()):
+        if same_bits(wanted(x[rows].cpu().numpy()), y[rows].cpu().numpy()):
             return None
-        return f"wrong bits in the ReLU of a matrix {tuple(x.shape)}"
+        return f"wrong bits in the {what} of a matrix {tuple(x.shape)}"
+
+    def find_split_fault(self, x: Operand, edges: I64, high: torch.Tensor) -> str | None:
+        """The same for the high half of 3×INT8, laid out as `x.data`."""
+        turned = Operand(high, x.axis).rows_last()
+        return self.find_rounding_fault(
+            "splitting", x.rows_last(), turned, lambda rows: quantise(rows, edges).values()
+        )
 
 
 def _words(cell: I64, a: Operand, b: Operand) -> str:

@@ -3,13 +3,13 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
 
-from daisychain.base.errors import KernelError
+from daisychain.base.errors import ConfigError, DaisyError, KernelError
 from daisychain.base.log import say, warn
 from daisychain.kernels.audit import Auditor
 from daisychain.kernels.backend import Backend, Operand
@@ -19,7 +19,7 @@ from daisychain.kernels.int_mm import IntMm
 from daisychain.kernels.proof import admission_cases, find_fault
 from daisychain.kernels.sgemm import Sgemm
 from daisychain.kernels.unit_backends import NeuralUnits, TableUnits
-from daisychain.numerics import block_edges, check_contraction
+from daisychain.numerics import block_edges, block_relu, check_contraction
 from daisychain.numerics.blocks import I64
 from daisychain.units.counts import MULTIPLY, RELU, REQUANTISE, Counts, counts
 
@@ -99,17 +99,25 @@ class Kernels:
             if (absence := backend.unavailable()) is not None:
                 self.verdicts[name] = Verdict(name, False, absence)
             else:
-                fault = find_fault(backend, admission_cases(), self.device)
+                fault = self._find_fault(backend)
                 self.verdicts[name] = Verdict(name, fault is None, fault or "every bit equal")
                 if fault is not None:
                     warn(f"kernel {name} is not used: {fault}.")
         return self.verdicts[name]
+
+    def _find_fault(self, backend: Backend) -> str | None:
+        try:
+            return find_fault(backend, admission_cases(), self.device)
+        except Exception as error:  # whatever a library of this machine cannot do
+            return _failure(error)
 
     def choose(self, quiet: bool = False) -> Verdict:
         """Prove, time at the shapes seen so far, and take the fastest; unless `quiet`, say which and why."""
         if self._forced is not None:
             return self.force(self._forced, quiet)
         timed = self.time(self._candidates())
+        if not timed and LAST_RESORT not in self.backends:
+            raise KernelError(f"no kernel can be used: {self._refusals()}.")
         if timed:
             verdict = min(timed, key=lambda v: v.ratio or 0.0)
             reason = "the fastest of " + ", ".join(f"{v.name} {v.ratio:.2f}" for v in timed) + " × float32"
@@ -117,9 +125,12 @@ class Kernels:
             verdict = self.prove(LAST_RESORT)
             reason = "no fast kernel passed the proof; this will be slow"
         if not verdict.admitted:
-            raise KernelError(f"no kernel can be used; the last, {verdict.name}, failed: {verdict.reason}.")
+            raise KernelError(f"no kernel can be used: {self._refusals()}.")
         self._use(verdict.name, reason, quiet)
         return verdict
+
+    def _refusals(self) -> str:
+        return "; ".join(f"{v.name}: {v.reason}" for v in self.verdicts.values() if not v.admitted)
 
     def force(self, name: str, quiet: bool = False) -> Verdict:
         """Use this backend from now on, whatever its speed. Raises KernelError if the proof refuses it."""
@@ -182,31 +193,53 @@ class Kernels:
         131,071, NonFiniteError and BlockRangeError for numbers that cannot be quantised.
         """
         check_contraction(a.length)
+        _check_operands(a, b)
+        if a.length == 0:  # an empty sum; there is no block to begin with
+            return torch.zeros(a.rows, b.rows, device=a.data.device)
         edges = _edges(a.length, period)
         self.shapes[(a.rows, a.length, b.rows, a.axis, b.axis)] += 1
-        y = self.active.product(a, b, edges)
-        while (fault := self.auditor.find_fault(a, b, edges, y)) is not None:
-            self._demote(fault)
-            y = self.active.product(a, b, edges)
+        y = self._audited(
+            lambda backend: backend.product(a, b, edges), lambda y: self.auditor.find_fault(a, b, edges, y)
+        )
         self.counts.add(REQUANTISE, self.active.name, a.data.numel() + b.data.numel())
         self.counts.add(MULTIPLY, self.active.name, a.rows * a.length * b.rows)
         return y
 
     def split_high_low(self, x: Operand, period: int | None = None) -> tuple[Operand, Operand]:
         """The two halves of 3×INT8, as numerics.split_high_low: x = high + low + a small remainder."""
-        high = self.active.rounded(x, _edges(x.length, period))
+        edges = _edges(x.length, period)
+        high = self._audited(
+            lambda backend: backend.rounded(x, edges),
+            lambda high: self.auditor.find_split_fault(x, edges, high),
+        )
         self.counts.add(REQUANTISE, self.active.name, x.data.numel())
         return Operand(high, x.axis), Operand(x.data - high, x.axis)
 
     def relu(self, x: torch.Tensor) -> torch.Tensor:
         """float32 (rows, length) → ReLU on the unit, as numerics.block_relu; counted and audited."""
-        y = self.active.relu(x)
-        while (fault := self.auditor.find_relu_fault(x, y)) is not None:
-            self._demote(fault)
-            y = self.active.relu(x)
+        y = self._audited(
+            lambda backend: backend.relu(x),
+            lambda y: self.auditor.find_rounding_fault("ReLU", x, y, block_relu),
+        )
         self.counts.add(REQUANTISE, self.active.name, x.numel())
         self.counts.add(RELU, self.active.name, x.numel())
         return y
+
+    def _audited(
+        self, compute: Callable[[Backend], torch.Tensor], find_fault: Callable[[torch.Tensor], str | None]
+    ) -> torch.Tensor:
+        """What the active backend computes, or the next one's if the audit finds fault with it or it fails."""
+        while True:
+            try:
+                result = compute(self.active)
+                fault = find_fault(result)
+            except DaisyError:  # the numbers are bad, not the backend
+                raise
+            except (RuntimeError, TypeError, ValueError) as error:
+                fault = _failure(error)
+            if fault is None:
+                return result
+            self._demote(fault)
 
     def _demote(self, fault: str) -> None:
         """Never use the active backend again, and take the next."""
@@ -215,6 +248,23 @@ class Kernels:
         self.verdicts[name] = Verdict(name, False, f"demoted: {fault}")
         self._forced = None
         self.choose()
+
+
+def _check_operands(a: Operand, b: Operand) -> None:
+    if a.length != b.length:
+        raise ConfigError(
+            f"contractions {a.length} and {b.length} long cannot be multiplied; they must be equal."
+        )
+    for operand in (a, b):
+        if operand.data.dtype != torch.float32:
+            raise ConfigError(
+                f"verified products take float32, not {operand.data.dtype}; convert with .float()."
+            )
+
+
+def _failure(error: Exception) -> str:
+    first_line = (str(error).splitlines() or [""])[0]
+    return f"it failed, {type(error).__name__}: {first_line}"
 
 
 def default(device_type: str = "cpu") -> Kernels:

@@ -137,22 +137,28 @@ def make_linear(
 def verify_model(model: nn.Module, *, triple: bool = False, backward: Backward = "int8") -> nn.Module:
     """Swap every `nn.Linear` in `model` for a `VerifiedLinear` with the same weights, in place; returns it.
 
-    Parameters keep their identity, so tied weights stay tied and an optimiser made before still holds them.
-    Subclasses of `nn.Linear` are left alone, since their forward may do something else.
+    Parameters keep their identity, so tied weights stay tied and an optimiser made before still holds them; a layer
+    used in several places stays one layer. Subclasses of `nn.Linear` are left alone, since their forward may do
+    something else.
     """
     if type(model) is nn.Linear:
         return _verified(model, triple, backward)
-    for name, child in model.named_children():
-        setattr(model, name, verify_model(child, triple=triple, backward=backward))
+    swapped = {
+        linear: _verified(linear, triple, backward) for linear in model.modules() if type(linear) is nn.Linear
+    }
+    for module in list(model.modules()):
+        for name, child in module._modules.items():
+            if child in swapped:
+                setattr(module, name, swapped[child])
     return model
 
 
 def _verified(linear: nn.Linear, triple: bool, backward: Backward) -> VerifiedLinear:
     if linear.weight.dtype != torch.float32:
         raise ConfigError(f"a layer of type {linear.weight.dtype} cannot be verified; convert it to float32.")
-    new = VerifiedLinear(
-        linear.in_features, linear.out_features, linear.bias is not None, triple=triple, backward=backward
-    )
+    with torch.device("meta"):  # no numbers are drawn for weights that are replaced
+        new = VerifiedLinear(
+            linear.in_features, linear.out_features, linear.bias is not None, triple=triple, backward=backward
+        )
     new.weight, new.bias = linear.weight, linear.bias
-    new.train(linear.training)
-    return new
+    return new.train(linear.training)

@@ -41,7 +41,7 @@ def log(x: F32) -> F32:
     if not ((x >= np.finfo(np.float32).tiny) & (x < np.inf)).all():
         raise NonFiniteError("log needs finite, positive, normal numbers; got one that is not.")
     bits = x.view(np.int32)
-    # 0x4afb0d is the fraction of √2: mantissas above it are halved, so that m lies in [√½, √2].
+    # 0x3504F4 is just above the fraction of √2: mantissas from there on are halved, so that m lies in [√½, √2].
     n = ((bits + (0x800000 - 0x3504F4)) >> 23) - 127
     m = (bits - (n << 23)).view(np.float32)
     f = m - _f(1)

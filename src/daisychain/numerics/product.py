@@ -52,7 +52,7 @@ def product(a: F32, b: F32, edges: I64 | None = None) -> F32:
 
 
 def split_high_low(x: F32, edges: I64 | None = None) -> tuple[Blocks, Blocks]:
-    """x = high + low + at most 2^-14 of the block's largest magnitude. The subtraction is exact."""
+    """x = high + low + at most 1/16,000 of the block's largest magnitude. The subtraction is exact."""
     high = quantise(x, edges)
     return high, quantise(x - high.values(), edges)
 
