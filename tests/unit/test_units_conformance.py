@@ -10,12 +10,12 @@ import pytest
 from daisychain import numerics
 from daisychain.base import limits
 from daisychain.base.errors import UnitError
-from daisychain.units import UNITS, Nets, load_tables, nets, shipped_nets, verify_units
+from daisychain.units import UNITS, Nets, load_tables, shipped_nets, verify_units
 from daisychain.units.counts import MULTIPLY, RELU, REQUANTISE
 from daisychain.units.domain import complete_domain
 from daisychain.units.perceptron import Net
 
-BATCHED: dict[str, Any] = {"neural": nets, "table": load_tables()}
+BATCHED: dict[str, Any] = {"neural": shipped_nets(), "table": load_tables()}
 
 
 def by_hand(unit: str, *operands: int) -> int:

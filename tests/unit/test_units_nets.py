@@ -14,11 +14,10 @@ from safetensors.numpy import save
 
 from daisychain.base import limits
 from daisychain.base.errors import UnitError
-from daisychain.units import UNITS, Nets, load_nets, load_tables, nets, save_nets, shipped_nets
+from daisychain.units import UNITS, Nets, load_nets, load_tables, save_nets, shipped_nets
 from daisychain.units.counts import MULTIPLY, RELU, REQUANTISE
-from daisychain.units.nets import SHIPPED_FOLDER
 from daisychain.units.perceptron import F32, Net, bits
-from daisychain.units.store import METADATA_KEY, _seal, load_net, net_path
+from daisychain.units.store import METADATA_KEY, SHIPPED_FOLDER, _seal, load_net, net_path
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def test_the_margin_counts_roundings_and_not_only_distances() -> None:
 @pytest.mark.parametrize("path", ["neural", "table"])
 @pytest.mark.parametrize("unit", UNITS)
 def test_memory_beyond_operands_is_flat(path: str, unit: str) -> None:
-    functions: Any = {"neural": nets, "table": load_tables()}[path]
+    functions: Any = {"neural": shipped_nets(), "table": load_tables()}[path]
     random = np.random.default_rng(2)
 
     def extra_bytes(elements: int) -> int:

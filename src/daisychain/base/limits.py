@@ -3,7 +3,6 @@
 # The numeric contract (docs/NUMERICS.md). A change here is a new contract version.
 CONTRACT_VERSION = 1
 BLOCK_LENGTH = 128
-CODE_MAX = 127
 EXPONENT_MIN = -60
 EXPONENT_MAX = 53  # 127² · 128 · 2^(2·53) < 2^127: no partial sum of a block can overflow float32
 ACCUMULATOR_MAX_K = 131_071  # 131,071 · 128² < 2^31

@@ -4,6 +4,7 @@
 """
 
 import math
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Protocol
@@ -12,7 +13,7 @@ import torch
 
 from daisychain.base import limits
 from daisychain.kernels.backend import Operand
-from daisychain.numerics.blocks import I64, MAGNITUDE_LIMIT, check_quantisable
+from daisychain.numerics.blocks import I64, MAGNITUDE_LIMIT, block_edges, check_quantisable
 
 _MAGNITUDE_LIMIT = float(MAGNITUDE_LIMIT)
 
@@ -22,8 +23,8 @@ def refuse_unfit(x: torch.Tensor) -> None:
     check_quantisable(x.detach().cpu().numpy())
 
 
-class Scratch:
-    """Memory used again from product to product: fresh pages cost as much as a pass over them."""
+class Scratch(threading.local):
+    """Memory used again from product to product, a set a thread: fresh pages cost as much as a pass over them."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, torch.Tensor] = {}
@@ -55,6 +56,28 @@ class Elementwise(Protocol):
 
     def relu(self, x: torch.Tensor, edges: I64) -> torch.Tensor:
         """numerics.block_relu of a contiguous (rows, length) matrix."""
+
+
+class FastBackend:
+    """What backends share that leave the elementwise work to one of the implementations here."""
+
+    for_proof = False
+
+    def __init__(self, library: str, elementwise: Elementwise) -> None:
+        self.name = library + elementwise.suffix
+        self.elementwise = elementwise
+        self.scratch = Scratch()
+
+    def unavailable(self) -> str | None:
+        return self.elementwise.unavailable()
+
+    def rounded(self, x: Operand, edges: I64) -> torch.Tensor:
+        out = torch.empty_like(x.data)
+        self.elementwise.values(x, edges, out)
+        return out
+
+    def relu(self, x: torch.Tensor) -> torch.Tensor:
+        return self.elementwise.relu(x, block_edges(x.shape[1]))
 
 
 class PlainElementwise:

@@ -9,45 +9,33 @@ from itertools import pairwise
 import torch
 
 from daisychain.kernels.backend import Operand
-from daisychain.kernels.elementwise import Elementwise, Scratch
-from daisychain.numerics.blocks import I64, block_edges
+from daisychain.kernels.elementwise import Elementwise, FastBackend
+from daisychain.numerics.blocks import I64
 
 
-class IntMm:
-    for_proof = False
-
+class IntMm(FastBackend):
     def __init__(self, elementwise: Elementwise) -> None:
-        self.name = f"int_mm{elementwise.suffix}"
-        self._elementwise = elementwise
-        self._scratch = Scratch()
+        super().__init__("int_mm", elementwise)
 
     def unavailable(self) -> str | None:
         if not hasattr(torch, "_int_mm"):
             return "this torch has no _int_mm"
-        return self._elementwise.unavailable()
+        return super().unavailable()
 
     def product(self, a: Operand, b: Operand, edges: I64) -> torch.Tensor:
         left, scales_a = self._codes("a", a, edges)
         right, scales_b = self._codes("b", b, edges)
         y = torch.empty(a.rows, b.rows)
-        total = self._scratch.take("total", (a.rows, b.rows), torch.int32, y.device)
+        total = self.scratch.take("total", (a.rows, b.rows), torch.int32, y.device)
         for block, (start, end) in enumerate(pairwise(edges.tolist())):
             part_a, part_b = left.part(start, end), right.part(start, end).t()
             torch._int_mm(_plain_strides(part_a), _plain_strides(part_b), out=total)
-            self._elementwise.accumulate(total, scales_a[block], scales_b[block], y, block == 0)
+            self.elementwise.accumulate(total, scales_a[block], scales_b[block], y, block == 0)
         return y
 
     def _codes(self, name: str, x: Operand, edges: I64) -> tuple[Operand, torch.Tensor]:
-        out = self._scratch.take(name, x.data.shape, torch.int8, x.data.device)
-        return Operand(out, x.axis), self._elementwise.codes(x, edges, out)
-
-    def rounded(self, x: Operand, edges: I64) -> torch.Tensor:
-        out = torch.empty_like(x.data)
-        self._elementwise.values(x, edges, out)
-        return out
-
-    def relu(self, x: torch.Tensor) -> torch.Tensor:
-        return self._elementwise.relu(x, block_edges(x.shape[1]))
+        out = self.scratch.take(name, x.data.shape, torch.int8, x.data.device)
+        return Operand(out, x.axis), self.elementwise.codes(x, edges, out)
 
 
 def _plain_strides(x: torch.Tensor) -> torch.Tensor:

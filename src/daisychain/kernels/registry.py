@@ -18,7 +18,7 @@ from daisychain.kernels.elementwise import PlainElementwise
 from daisychain.kernels.int_mm import IntMm
 from daisychain.kernels.proof import admission_cases, find_fault
 from daisychain.kernels.sgemm import Sgemm
-from daisychain.kernels.unit_backends import NeuralUnits, TableUnits
+from daisychain.kernels.unit_backends import neural_backend, table_backend
 from daisychain.numerics import block_edges, block_relu, check_contraction
 from daisychain.numerics.blocks import I64
 from daisychain.units.counts import MULTIPLY, RELU, REQUANTISE, Counts, counts
@@ -44,7 +44,7 @@ def all_backends(device_type: str = "cpu") -> list[Backend]:
     """Fast ones first; the `-plain` twins work where nothing can be compiled, and on other devices than the CPU."""
     fast, plain = CompiledElementwise(), PlainElementwise()
     on_cpu: list[Backend] = [IntMm(fast), Sgemm(fast), IntMm(plain)]
-    return [*(on_cpu if device_type == "cpu" else []), Sgemm(plain), TableUnits(), NeuralUnits()]
+    return [*(on_cpu if device_type == "cpu" else []), Sgemm(plain), table_backend(), neural_backend()]
 
 
 @lru_cache(maxsize=1024)

@@ -9,25 +9,18 @@ from itertools import pairwise
 import torch
 
 from daisychain.kernels.backend import Operand
-from daisychain.kernels.elementwise import Elementwise, Scratch
-from daisychain.numerics.blocks import I64, block_edges
+from daisychain.kernels.elementwise import Elementwise, FastBackend
+from daisychain.numerics.blocks import I64
 
 
-class Sgemm:
-    for_proof = False
-
+class Sgemm(FastBackend):
     def __init__(self, elementwise: Elementwise) -> None:
-        self.name = f"sgemm{elementwise.suffix}"
-        self._elementwise = elementwise
-        self._scratch = Scratch()
-
-    def unavailable(self) -> str | None:
-        return self._elementwise.unavailable()
+        super().__init__("sgemm", elementwise)
 
     def product(self, a: Operand, b: Operand, edges: I64) -> torch.Tensor:
         left, right = self._values("a", a, edges), self._values("b", b, edges)
         y = torch.empty(a.rows, b.rows, device=a.data.device)
-        further = self._scratch.take("product", (a.rows, b.rows), y.dtype, y.device)
+        further = self.scratch.take("product", (a.rows, b.rows), y.dtype, y.device)
         for start, end in pairwise(edges.tolist()):
             one_block = further if start else y
             torch.mm(left.part(start, end), right.part(start, end).t(), out=one_block)
@@ -35,14 +28,6 @@ class Sgemm:
         return y
 
     def _values(self, name: str, x: Operand, edges: I64) -> Operand:
-        out = self._scratch.take(name, x.data.shape, x.data.dtype, x.data.device)
-        self._elementwise.values(x, edges, out)
+        out = self.scratch.take(name, x.data.shape, x.data.dtype, x.data.device)
+        self.elementwise.values(x, edges, out)
         return Operand(out, x.axis)
-
-    def rounded(self, x: Operand, edges: I64) -> torch.Tensor:
-        out = torch.empty_like(x.data)
-        self._elementwise.values(x, edges, out)
-        return out
-
-    def relu(self, x: torch.Tensor) -> torch.Tensor:
-        return self._elementwise.relu(x, block_edges(x.shape[1]))

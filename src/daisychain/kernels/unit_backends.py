@@ -3,6 +3,8 @@
 `table` is 50 to 90 times slower than float32, `neural` about 10^5 times: for proof, not for training.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
@@ -22,11 +24,9 @@ class UnitBackend:
 
     for_proof = True
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, load: Callable[[], UnitPath]) -> None:
         self.name = name
-
-    def path(self) -> UnitPath:
-        raise NotImplementedError
+        self._load = load  # at first use, and proven then
 
     def unavailable(self) -> str | None:
         return None
@@ -40,15 +40,15 @@ class UnitBackend:
         return (values if x.axis == 1 else values.t()).contiguous().to(x.data.device)
 
     def relu(self, x: torch.Tensor) -> torch.Tensor:
-        path = self.path()
+        path = self._load()
         return torch.from_numpy(block_relu(x.cpu().numpy(), path.relu, path.requantise)).to(x.device)
 
     def _blocks(self, x: Operand, edges: I64) -> Blocks:
-        return quantise(x.rows_last().cpu().contiguous().numpy(), edges, self.path().requantise)
+        return quantise(x.rows_last().cpu().contiguous().numpy(), edges, self._load().requantise)
 
     def _integer_product(self, a: I8, b: I8) -> I32:
         """int8 (m, K) · int8 (n, K)ᵀ → int32 (m, n), a bounded number of multiplications at a time."""
-        multiply = self.path().multiply
+        multiply = self._load().multiply
         out = np.zeros((len(a), len(b)), np.int32)
         columns = max(1, limits.UNIT_BLOCK_ELEMENTS // max(a.shape[1], 1))
         rows = max(1, columns // max(len(b), 1))
@@ -59,21 +59,11 @@ class UnitBackend:
         return out
 
 
-class TableUnits(UnitBackend):
+def table_backend() -> UnitBackend:
     """Tables made from the nets, checked entry by entry when they are loaded."""
-
-    def __init__(self) -> None:
-        super().__init__("table")
-
-    def path(self) -> UnitPath:
-        return load_tables()
+    return UnitBackend("table", load_tables)
 
 
-class NeuralUnits(UnitBackend):
+def neural_backend() -> UnitBackend:
     """The nets themselves."""
-
-    def __init__(self) -> None:
-        super().__init__("neural")
-
-    def path(self) -> UnitPath:
-        return shipped_nets()
+    return UnitBackend("neural", shipped_nets)

@@ -5,9 +5,8 @@ Three forms with the same bits: `Nets` (neural), `Tables` (look-up), and the int
 
 from daisychain.units.certificate import Certificate, verify_units
 from daisychain.units.counts import MULTIPLY, RELU, REQUANTISE, UNITS, Counts, counts
-from daisychain.units.nets import shipped_nets
 from daisychain.units.perceptron import Net, Nets
-from daisychain.units.store import load_nets, save_nets
+from daisychain.units.store import load_nets, save_nets, shipped_nets
 from daisychain.units.tables import Tables, load_tables, tables_from
 
 __all__ = [

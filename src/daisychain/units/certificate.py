@@ -9,8 +9,8 @@ import numpy as np
 from daisychain.units.blocked import Array
 from daisychain.units.counts import UNITS
 from daisychain.units.domain import Domain, complete_domain
-from daisychain.units.nets import shipped_nets
 from daisychain.units.perceptron import Nets
+from daisychain.units.store import shipped_nets
 from daisychain.units.tables import Tables, load_tables
 
 Path = Literal["scalar", "batched", "table"]

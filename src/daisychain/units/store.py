@@ -1,5 +1,6 @@
 """Nets on disk: one small safetensors file a unit, written only when right, believed only when proven again."""
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from daisychain.numerics import state_hash
 from daisychain.units.counts import UNITS
 from daisychain.units.domain import complete_domain
 from daisychain.units.perceptron import F32, SPECS, Net, Nets
+
+SHIPPED_FOLDER = Path(__file__).parent / "weights"
 
 METADATA_KEY = "daisychain"
 
@@ -105,3 +108,9 @@ def _arrays(net: Net) -> dict[str, F32]:
 def _seal(unit: str, arrays: dict[str, F32]) -> str:
     """Finds accidents. Malice is found by proving the net again."""
     return f"{unit} {state_hash(arrays, 0).hex()}"
+
+
+@lru_cache(maxsize=1)
+def shipped_nets() -> Nets:
+    """The nets that DaisyChain comes with; read and proven once a process."""
+    return load_nets(SHIPPED_FOLDER)

@@ -9,8 +9,8 @@ from daisychain.base import limits
 from daisychain.units.blocked import in_blocks
 from daisychain.units.counts import MULTIPLY, RELU, REQUANTISE
 from daisychain.units.domain import complete_domain
-from daisychain.units.nets import shipped_nets
 from daisychain.units.perceptron import I8, I16, Nets
+from daisychain.units.store import shipped_nets
 
 
 @dataclass(frozen=True)
