@@ -1,6 +1,6 @@
 """A fast and a slow node: shares that follow the speeds against equal shares, in turns.
 
-    python benchmarks/pooling.py [--slowdown 3] [--steps 60] [--rounds 2]
+    python benchmarks/pooling.py [--slowdown 3] [--steps 50] [--rounds 2]
 
 Two processes of one thread each train the text task together; one computes `slowdown` times slower. Prints one JSON
 line: the shares at step 20, the pooled rate of each plan over the steps after that, and their ratio.

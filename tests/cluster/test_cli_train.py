@@ -3,15 +3,20 @@
 import csv
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+
+from daisychain.cluster.storage import checkpoint
 
 REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = {
@@ -98,12 +103,12 @@ def test_text_generates_and_exports(tmp_path):
     assert all(torch.equal(by_torch[name], by_safetensors[name]) for name in by_torch)
 
 
-def start(*arguments, cwd):
+def start(*arguments, cwd, env=None):
     command = [sys.executable, "-m", "daisychain.cli.main", "train", *map(str, arguments)]
     return subprocess.Popen(
         command,
         cwd=cwd,
-        env=ENVIRONMENT,
+        env=ENVIRONMENT | (env or {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -136,13 +141,103 @@ def test_ctrl_c_ends_cleanly_with_a_checkpoint_that_resumes_on_other_nodes(tmp_p
     assert steps == list(range(1, more + 1))
 
 
+def await_line(run, words, limit_s=60):
+    """What a run says on standard error up to the line with `words`; kills the run if it does not come."""
+    said = []
+    killer = threading.Timer(limit_s, run.kill)
+    killer.start()
+    for line in run.stderr:
+        said.append(line.decode())
+        if words in said[-1]:
+            killer.cancel()
+            return "".join(said)
+    return pytest.fail(f"{words!r} was not said:\n{''.join(said)}")
+
+
 def test_a_second_ctrl_c_ends_at_once(tmp_path):
-    run = start("--nodes", 2, "--steps", 100_000, "--name", "long", cwd=tmp_path)
-    await_steps(tmp_path, "long", 5)
+    """A step takes much longer than the test waits, so nothing but the second signal can end the run."""
+    slow = {"DAISY_TEST_SLOWDOWN": "1000", "DAISY_KERNEL": "sgemm"}
+    arguments = ["--task", "text", "--batch", 64, "--nodes", 2, "--steps", 100_000, "--name", "long"]
+    run = start(*arguments, cwd=tmp_path, env=slow)
+    await_line(run, "kernel: ")
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "runs/long/config.json").exists():
+        assert time.monotonic() < deadline, "the run did not begin"
+        time.sleep(0.05)
     run.send_signal(signal.SIGINT)
+    await_line(run, "stopping after this step")
+    time.sleep(0.5)
+    assert run.poll() is None, "it ended at the first"
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=30)
-    assert run.returncode in (0, 130)  # 0 if it had already ended cleanly
+    run.communicate(timeout=10)
+    assert run.returncode == 130
+
+
+def cluster_node(rank, of, port, *arguments, cwd):
+    """One node of a real cluster on the loopback interface."""
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(of), "RANK": str(rank)}
+    env |= {"DAISY_KERNEL": "sgemm"}  # its proof takes the least time
+    return start(*arguments, cwd=cwd, env=env)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ctrl_c_ends_the_wait_for_the_others(tmp_path, rank):
+    """Before, a node waited for up to two minutes."""
+    run = cluster_node(rank, 2, free_port(), "--name", "mine", cwd=tmp_path)
+    await_line(run, "kernel: ")
+    time.sleep(1.0)  # it is in the join by now, or will see the request there
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=10)
+    assert run.returncode == 130
+    lines = [line for line in err.decode().splitlines() if "reached at" not in line]
+    assert len(lines) == 1
+    assert re.fullmatch(f"error: node {rank} was stopped while it waited for node .*", lines[0])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("rank", "number"), [(0, signal.SIGKILL), (2, signal.SIGSTOP)])
+def test_a_lost_node_is_named_and_the_run_goes_on_from_what_a_survivor_saved(tmp_path, rank, number):
+    common = ["--task", "digits-float", "--steps", 100_000, "--checkpoint-every", 100_000, "--name", "mine"]
+    port = free_port()
+    nodes = [cluster_node(r, 3, port, *common, cwd=tmp_path) for r in range(3)]
+    try:
+        await_steps(tmp_path, "mine", 12)
+        nodes[rank].send_signal(number)
+        survivors = [node for r, node in enumerate(nodes) if r != rank]
+        said = [node.communicate(timeout=40)[1].decode() for node in survivors]
+    finally:
+        for node in nodes:
+            node.kill()
+            node.communicate()
+    for node, err in zip(survivors, said, strict=True):
+        assert node.returncode == 3, err
+        (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+        assert f"node {rank} (" in line
+        assert "Traceback" not in err
+    assert "saved " in said[0]
+    assert "saved " not in said[1]
+    (saved,) = (tmp_path / "runs/mine/checkpoints").glob("step-*.safetensors")
+    step = checkpoint.verify(saved).step
+    assert step >= 12
+    resumed = train(*common[:2], "--steps", step + 5, "--name", "mine", "--resume", cwd=tmp_path)
+    assert resumed["steps"] == step + 5
+    steps = [
+        json.loads(line)["step"] for line in (tmp_path / "runs/mine/metrics.jsonl").read_text().splitlines()
+    ]
+    assert steps == list(range(1, step + 6))
+
+
+def test_a_launched_node_says_its_kernel_once(tmp_path):
+    run = start("--nodes", 2, "--steps", 3, "--name", "short", cwd=tmp_path)
+    _, err = run.communicate(timeout=60)
+    assert err.decode().count("kernel: ") == 1
+    assert (tmp_path / "runs/short/node-1.log").read_text().count("kernel: ") == 1
 
 
 def test_verify_ends_in_one_json_object(tmp_path):

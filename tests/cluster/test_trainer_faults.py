@@ -196,6 +196,74 @@ def test_when_a_node_is_lost_the_first_survivor_saves_the_last_common_state(rank
         assert saved["model/" + name].tobytes() == data
 
 
+def lost_at(step, tmp_path, folder, runs):
+    """Node 0 dies; the runs of the two that survive."""
+
+    class Gone(BaseException):
+        pass
+
+    def die(task, now):
+        raise Gone
+
+    def work(fleet):
+        own = {"folder": folder} if fleet.rank == 0 else {"runs": runs}
+        return Run(fleet, fail_at(0, step, die)(fleet.rank), settings(steps=20), **own).go()
+
+    return together(3, work)[1:]
+
+
+def test_another_run_of_that_name_on_the_survivors_machine_is_left_alone(tmp_path, folder, capsys):
+    older = folder.checkpoints / "step-00000900.safetensors"
+    older.write_bytes(b"an older run")
+    folder.begin({"task": "an older run"}, 900)
+    folder.run_id = "that of the run on another machine"
+    before = sorted(path.name for path in folder.checkpoints.iterdir())
+    lost_at(4, tmp_path, folder, tmp_path / "mine")
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == before
+    (kept,) = (tmp_path / "mine").glob("a-survivor-*")
+    assert checkpoint.read_meta(checkpoint.newest_whole(kept / "checkpoints")).step == 4
+    err = capsys.readouterr().err
+    assert f"the run's own folder, {folder.path}" in err
+    assert f"saved {kept}/checkpoints/step-00000004.safetensors: the state of node 1 after 4 steps" in err
+
+
+def test_what_a_survivor_has_just_saved_is_never_pruned(tmp_path, folder):
+    for step in (700, 800, 900):
+        (folder.checkpoints / f"step-00000{step}.safetensors").write_bytes(b"broken")
+    lost_at(4, tmp_path, folder, tmp_path)
+    assert checkpoint.read_meta(checkpoint.newest_whole(folder.checkpoints)).step == 4
+    assert len(list(folder.checkpoints.iterdir())) == 3
+
+
+def test_a_survivor_saves_nothing_once_the_replicas_were_unequal(folder, capsys):
+    """A node is lost while the others look for the tensor that differs."""
+
+    class Gone(BaseException):
+        pass
+
+    def flip(task, step):
+        task.model[0].weight.data[0, 0] += 1
+
+    def work(fleet):
+        own = {"folder": folder} if fleet.rank == 0 else {}
+        run = Run(fleet, fail_at(1, 4, flip)(fleet.rank), settings(steps=20), **own)
+        whole = run.trainer._name_mismatch
+
+        def lost_meanwhile(reference, others):
+            if fleet.rank == 2:
+                raise Gone
+            return whole(reference, others)
+
+        run.trainer._name_mismatch = lost_meanwhile
+        return run.go()
+
+    runs = together(3, work)
+    assert all(isinstance(run.error, ReplicaMismatchError) for run in runs[:2])
+    assert "node 1 in an unknown tensor (node 2 is lost)" in str(runs[0].error)
+    assert list(folder.checkpoints.iterdir()) == []
+    assert "saved" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("returned", "text"),
     [

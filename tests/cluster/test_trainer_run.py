@@ -172,6 +172,75 @@ def test_nodes_with_other_settings_are_told_which():
     assert "node 1 has learning_rate 0.1, node 0 has 0.2" in str(errors[0])
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_part_of_the_task_that_differs_is_named_with_both_values(folder, resumed):
+    class Told(PointsTask):
+        def __init__(self, backward):
+            super().__init__()
+            self.backward = backward
+
+        def description(self):
+            return {"model": {"backward": self.backward, "sizes": (8, 16, 2)}, "data": "x" * 500}
+
+    if resumed:
+        train(1, make_task=lambda: Told("float"), folder=folder, steps=3)
+        with pytest.raises(CheckpointError, match=r"made with model\.backward 'float', this run has 'int8'"):
+            train(
+                1,
+                make_task=lambda: Told("int8"),
+                resume_from=checkpoint.newest_whole(folder.checkpoints),
+                steps=9,
+            )
+        return
+    errors = [
+        run.error
+        for run in together(2, lambda f: Run(f, Told("int8" if f.rank else "float"), settings()).go())
+    ]
+    assert "node 1 has model.backward 'int8', node 0 has 'float'" in str(errors[0])
+    assert str(errors[0]) == str(errors[1])
+
+
+def test_models_of_other_sizes_are_told_by_their_size():
+    class Wide(PointsTask):
+        features = 9
+
+        def description(self):
+            return {}
+
+    class Narrow(Wide):
+        features = 8
+
+    errors = [
+        run.error for run in together(2, lambda f: Run(f, Wide() if f.rank else Narrow(), settings()).go())
+    ]
+    assert all("node 1 has model '4 tensors, 194 numbers, layout " in str(error) for error in errors), errors
+
+
+def test_a_run_begins_on_disk_when_the_nodes_have_agreed(folder):
+    def work(fleet):
+        own = {"folder": folder} if fleet.rank == 0 else {}
+        return Run(fleet, PointsTask(), settings(seed=fleet.rank), **own).go()
+
+    assert all(isinstance(run.error, ConfigError) for run in together(2, work))
+    assert not folder.has_begun()
+    train(2, folder=folder)
+    config = json.loads((folder.path / "config.json").read_text())
+    assert (config["task"], config["run_id"], config["steps"]) == ("points", folder.run_id, 6)
+
+
+def test_a_task_that_cannot_evaluate_costs_no_model(folder, capsys):
+    class Unready(PointsTask):
+        def evaluate(self, model):
+            model[0].weight.data += 1
+            raise OSError("the held-out file is gone")
+
+    (run,) = train(1, make_task=Unready, folder=folder)
+    assert run.summary.metrics == {}
+    assert checkpoint.verify(run.summary.model).step == 6
+    err = capsys.readouterr().err
+    assert "evaluate(model) failed: OSError: the held-out file is gone (test_trainer_run.py:" in err
+
+
 def test_a_node_whose_model_cannot_be_built_ends_all_of_them_by_name():
     class Half(PointsTask):
         def layers(self):

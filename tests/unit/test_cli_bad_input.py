@@ -3,12 +3,16 @@
 import csv
 import os
 import pickle
+import socket
+from functools import partialmethod
 
 import numpy as np
 import pytest
 import torch
 
 from daisychain.cli.main import run
+from daisychain.cluster.fleet import gloo
+from daisychain.cluster.fleet.watch import FleetLimits
 from daisychain.cluster.storage import checkpoint
 from daisychain.cluster.storage.checkpoint import Meta
 
@@ -30,6 +34,13 @@ class TooLong(Wrong):
     def loss(self, model, batch): return model(batch).mean()
 class Empty(Wrong):
     sample_count = 0
+class Fine(Wrong):
+    def loss(self, model, batch): return model(batch).square().mean()
+class Large(Fine):
+    def sample(self, ids): return torch.zeros(len(ids), 2 if len(ids) < 3 else 5)
+class Unready(Fine):
+    def evaluate(self, model): raise KeyError("no held-out rows")
+    def predict(self, model, table): return table.rows
 """
 
 
@@ -51,6 +62,11 @@ def here(tmp_path, monkeypatch):
         "x,y\n" + "\n".join(f"{'inf' if i == 7 else i},{i % 2}" for i in range(60))
     )
     return tmp_path
+
+
+def left_in(here):
+    """What is there, except what Python itself keeps of a module."""
+    return sorted(path for path in here.parent.rglob("*") if "__pycache__" not in path.parts)
 
 
 def refused(capfd, *arguments, code=2):
@@ -78,10 +94,12 @@ def refused(capfd, *arguments, code=2):
         (["--task", "digit"], ["'digit'", "digits"]),
         (["--task", "no_such_module:Task"], ["no_such_module"]),
         (["--task", "bad_tasks.py:Missing"], ["Missing"]),
-        (["--task", "bad_tasks.py:Wrong"], ["(2, 1)", "scalar"]),
+        (["--task", "bad_tasks.py:Wrong"], ["(10, 1)", "scalar"]),
         (["--task", "bad_tasks.py:NotANumber"], ["nan"]),
         (["--task", "bad_tasks.py:TooLong"], ["131072", "131071"]),
         (["--task", "bad_tasks.py:Empty"], ["sample_count", "0"]),
+        (["--task", "bad_tasks.py:Large"], ["bad_tasks.py", "mat1"]),
+        (["--task", "bad_tasks.py:Large", "--nodes", "2"], ["mat1"]),
         (["--nodes", "0"], ["0 nodes"]),
         (["--nodes", "-1"], ["-1 nodes"]),
         (["--nodes", "many"], ["many"]),
@@ -101,10 +119,11 @@ def refused(capfd, *arguments, code=2):
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_train(here, capfd, arguments, named):
+    before = left_in(here)
     line = refused(capfd, "train", *arguments)
     for words in named:
         assert words in line
-    assert not (here / "up").exists()
+    assert left_in(here) == before
 
 
 @pytest.mark.parametrize(
@@ -122,9 +141,11 @@ def test_train(here, capfd, arguments, named):
 def test_environment(here, capfd, monkeypatch, environment, named):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    before = left_in(here)
     line = refused(capfd, "train")
     for words in named:
         assert words in line
+    assert left_in(here) == before
 
 
 def test_two_runs_in_one_folder(here, capfd):
@@ -176,6 +197,42 @@ def test_predictions(here, model, capfd):
     assert "digits" in refused(capfd, "generate", model, "--prompt", "x")
     assert "model.bin" in refused(capfd, "export", model, "model.bin")
     assert not (here / "model.bin").exists()
+
+
+def test_a_run_whose_evaluation_fails_is_kept(here, capfd):
+    command = ["train", "--task", "bad_tasks.py:Unready", "--steps", "3", "--name", "kept"]
+    assert run(command) == 0
+    _, err = capfd.readouterr()
+    assert "Traceback" not in err
+    assert "evaluate(model) failed: KeyError: 'no held-out rows' (bad_tasks.py:" in err
+    kept = here / "runs" / "kept" / "model.safetensors"
+    assert checkpoint.verify(kept).step == 3
+    named = ["--task", "bad_tasks.py:Unready"]
+    assert "predict(model, table) failed: AttributeError" in refused(
+        capfd, "predict", kept, "good.csv", *named
+    )
+
+
+def test_a_run_that_never_met_leaves_its_name_free(here, capfd, monkeypatch):
+    monkeypatch.setattr(FleetLimits, "__init__", partialmethod(FleetLimits.__init__, join_s=0.3))
+    ended = []
+    monkeypatch.setattr(gloo, "end_process", ended.append)
+    before = left_in(here)
+    for name, value in {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert "node 1 missing" in refused(capfd, "train", "--name", "mine", "--master-port", free_port(), code=3)
+    assert ended == [3]
+    assert left_in(here) == before
+    for name in ("MASTER_ADDR", "WORLD_SIZE", "RANK"):
+        monkeypatch.delenv(name)
+    assert run(["train", "--steps", "2", "--name", "mine"]) == 0
+    assert (here / "runs" / "mine" / "config.json").exists()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def test_a_folder_that_cannot_be_written_is_named(here, capfd):

@@ -1,5 +1,6 @@
 """Shares: they sum, they follow speed, they settle, they stay put."""
 
+import contextlib
 import json
 import math
 import random
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daisychain.base import limits
-from daisychain.base.errors import ConfigError
+from daisychain.base.errors import CheckpointError, ConfigError
 from daisychain.cluster.fleet.links import Link
 from daisychain.cluster.plan import Planner, divide, divide_by_speed, link_times_s, overhead_from, step_time_s
 
@@ -198,11 +199,47 @@ def test_a_saved_plan_goes_on_and_an_unfit_one_is_not_taken():
     assert other.next_shares() == planner.shares
     assert other.state() == planner.state()
     for change in (
-        {"roster": [0, 2]}, {"batch_samples": 31}, {"shares": [40, -8]}, {"speeds": [1.0]}, {"speeds": [1.0, math.nan]},
+        {"roster": [0, 2]}, {"batch_samples": 31}, {"shares": [40, 8]}, {"speeds": [1.0]}, {"shares": []},
         {"observed_steps": limits.PLAN_SOUNDING_STEPS - 1},
     ):  # fmt: skip
         assert not Planner((0, 1), 32).load(state | change)
     assert not Planner((0, 1), 32).load({})
+
+
+JUNK = [
+    7,
+    10**400,
+    True,
+    None,
+    "ab",
+    {"0": 1},
+    [1.5, 30.5],
+    [40, -8],
+    ["a", "b"],
+    [[1], [2]],
+    [math.nan, 1.0],
+    [math.inf],
+    [None],
+]
+
+
+@pytest.mark.parametrize(
+    "name", ["roster", "batch_samples", "shares", "speeds", "overhead_samples", "observed_steps"]
+)
+def test_an_altered_plan_of_a_checkpoint_is_refused_in_words_and_nothing_of_it_is_taken(name):
+    state = Planner((0, 1), 32).state() | {"observed_steps": limits.PLAN_SOUNDING_STEPS}
+    for junk in JUNK:
+        planner = Planner((0, 1), 32)
+        before = planner.state()
+        with contextlib.suppress(CheckpointError):  # a number may be right in one place and wrong in another
+            if planner.load(state | {name: junk}):
+                assert all(type(share) is int for share in planner.shares)
+                assert all(math.isfinite(speed) and speed >= 0 for speed in planner.speeds)
+                continue
+        assert planner.state() == before
+    for altered in ({"shares": 7}, {"shares": [40, -8]}, {"speeds": [1.0, math.nan]}, {"more": 1}):
+        with pytest.raises(CheckpointError, match="plan is altered"):
+            Planner((0, 1), 32).load(state | altered)
 
 
 def test_step_time_is_the_slowest_members():

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from daisychain.base.errors import RunFolderError
-from daisychain.cluster.storage.run_folder import RunFolder, check_name, fresh_name, newest_run
+from daisychain.cluster.storage.run_folder import RunFolder, check_name, fresh_name, newest_run, run_id_of
 
 HOLDER = """
 import sys, time
@@ -62,11 +62,14 @@ def test_two_runs_in_one_folder_are_refused_with_the_owner_named(tmp_path):
     with RunFolder.create(tmp_path, "one", "digits") as folder:
         with pytest.raises(RunFolderError, match=rf"in use by process {os.getpid()} on "):
             RunFolder.create(tmp_path, "one", "digits")
-        folder.write_config({"seed": 1})
+        folder.begin({"seed": 1}, 0)
     with pytest.raises(RunFolderError, match="holds a run already"):
         RunFolder.create(tmp_path, "one", "digits")
     with RunFolder(tmp_path / "one"):  # to resume it is fine
-        assert json.loads((tmp_path / "one" / "config.json").read_text()) == {"seed": 1}
+        assert json.loads((tmp_path / "one" / "config.json").read_text()) == {
+            "seed": 1,
+            "run_id": folder.run_id,
+        }
 
 
 def test_the_lock_dies_with_its_process_and_left_overs_are_swept(tmp_path):
@@ -114,3 +117,36 @@ def test_the_newest_run_is_the_one_that_saved_last(tmp_path):
         (checkpoints / "step-00000001.safetensors").write_bytes(b"")
         os.utime(checkpoints / "step-00000001.safetensors", ns=(1, 10**9 * (100 - age)))
     assert newest_run(tmp_path) == tmp_path / "b"
+
+
+def test_a_run_that_never_began_leaves_its_name_free_and_nothing_behind(tmp_path):
+    for _ in range(2):
+        with RunFolder.create(tmp_path / "deep" / "runs", "one", "digits") as folder:
+            (folder.path / "node-1.log").touch()
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_what_somebody_else_made_stays(tmp_path):
+    (tmp_path / "runs").mkdir()
+    with RunFolder.create(tmp_path / "runs", "one", "digits") as folder:
+        (folder.path / "node-1.log").write_text("why it failed")
+    assert (tmp_path / "runs" / "one" / "node-1.log").exists()
+    RunFolder.create(tmp_path / "runs", "one", "digits").close()  # and the name is free all the same
+    with RunFolder.create(tmp_path / "runs", "two", "digits"):
+        pass
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
+
+
+def test_a_run_keeps_its_id_and_its_config_when_it_goes_on(tmp_path):
+    with RunFolder.create(tmp_path, "one", "digits") as folder:
+        folder.begin({"steps": 3}, 0)
+    before = (tmp_path / "one" / "config.json").read_text()
+    with RunFolder(tmp_path / "one") as again:
+        again.begin({"steps": 9}, 3)
+        assert again.run_id == folder.run_id == run_id_of(tmp_path / "one")
+    assert (tmp_path / "one" / "config.json").read_text() == before
+    with RunFolder.create(tmp_path, "two", "digits") as other:
+        assert other.run_id != folder.run_id
+    for junk in ("", "[]", "7", "{}", '{"run_id": 7}'):
+        (tmp_path / "one" / "config.json").write_text(junk)
+        assert run_id_of(tmp_path / "one") is None

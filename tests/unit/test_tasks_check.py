@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from daisychain.base.errors import DataError, TaskError
-from daisychain.tasks import Task, check_task, loss_sum_and_count
+from daisychain.tasks import Task, check_settings, check_task, evaluate, loss_sum_and_count, predict
 
 
 class Fine(Task):
@@ -81,6 +81,7 @@ BAD: dict[str, tuple[Task, str]] = {
     "learning rate NaN": (task(learning_rate=float("nan")), "learning_rate is float nan"),
     "learning rate text": (task(learning_rate="x"), "learning_rate is str 'x'"),
     "batch 0": (task(batch_samples=0), "batch_samples is int 0"),
+    "warm-up text": (task(warmup_steps="x"), "warmup_steps is str 'x'"),
     "batch 2.5": (task(batch_samples=2.5), "batch_samples is float 2.5"),
 }  # fmt: skip
 
@@ -88,8 +89,13 @@ BAD: dict[str, tuple[Task, str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_mistake_is_named_on_one_line(name: str) -> None:
     made, words = BAD[name]
-    with pytest.raises(TaskError, match=words) as caught:
+
+    def check() -> None:
+        check_settings(made, made.name)
         check_task(made)
+
+    with pytest.raises(TaskError, match=words) as caught:
+        check()
     assert str(caught.value).startswith("task 'fine'")
     assert "\n" not in str(caught.value)
 
@@ -108,3 +114,50 @@ def test_loss_as_sum_and_count() -> None:
     assert (total.item(), count) == (6.0, 4)
     total, count = loss_sum_and_count((mean, 7), 4)
     assert (total.item(), count) == (1.5, 7)
+
+
+def test_the_trial_can_be_as_large_as_a_share() -> None:
+    def sample(ids: Any) -> Any:
+        if len(ids) > 2:
+            raise RuntimeError("row 3 has no picture")
+        return torch.ones(len(ids), 2)
+
+    check_task(task(sample=sample))
+    with pytest.raises(TaskError, match=r"sample\(0 … 3\) failed: RuntimeError: row 3 has no picture"):
+        check_task(task(sample=sample), samples=4)
+
+
+def test_metrics_become_numbers() -> None:
+    made = task(evaluate=lambda model: {"accuracy": torch.tensor(0.5), "right": 3, "share": np.float32(0.25)})
+    metrics = evaluate(made, torch.nn.Linear(1, 1))
+    assert metrics == {"accuracy": 0.5, "right": 3.0, "share": 0.25}
+    assert {type(value) for value in metrics.values()} == {float}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (boom, r"evaluate\(model\) failed: RuntimeError: mat1 and mat2 shapes"),
+        (lambda model: 0.5, "evaluate returned float 0.5; it must be a dictionary"),
+        (lambda model: {"a": float("nan")}, "float nan as 'a'; it must be a finite number"),
+        (lambda model: {"a": torch.ones(2)}, r"a torch.float32 tensor of shape \(2,\) as 'a'"),
+        (lambda model: {"a": None}, "NoneType None as 'a'"),
+    ],
+)
+def test_metrics_that_are_none_are_named(answer: Callable[[Any], Any], words: str) -> None:
+    with pytest.raises(TaskError, match=words):
+        evaluate(task(evaluate=answer), torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (boom, r"predict\(model, table\) failed: RuntimeError: mat1 and mat2 shapes"),
+        (lambda model, table: None, "predict returned NoneType None; it must be a list of dictionaries"),
+        (lambda model, table: [1], "predict returned list"),
+        (lambda model, table: [{"a": 1}, {"b": 1}], "rows with different names"),
+    ],
+)
+def test_answers_that_are_none_are_named(answer: Callable[..., Any], words: str) -> None:
+    with pytest.raises(TaskError, match=words):
+        predict(task(predict=answer), torch.nn.Linear(1, 1), "rows.csv")

@@ -114,11 +114,15 @@ BAD: dict[str, tuple[str, str, str]] = {
         "lacks the methods build_model, loss",
     ),
     "attribute for method": (body() + "    sample = 5\n", "my_own:Good", "lacks the methods sample"),
-    "no sample count": (body(count=""), "my_own:Good", "sample_count int 0"),
-    "count 0": (body(count="sample_count = 0"), "my_own:Good", "sample_count int 0"),
-    "count −1": (body(count="sample_count = -1"), "my_own:Good", "sample_count int -1"),
-    "count 2.5": (body(count="sample_count = 2.5"), "my_own:Good", "sample_count float 2.5"),
-    "count None": (body(count="sample_count = None"), "my_own:Good", "sample_count NoneType None"),
+    "no sample count": (body(count=""), "my_own:Good", "sample_count is int 0"),
+    "count raises": (
+        body(count="sample_count = property(lambda self: 1 / 0)"), "my_own:Good", "cannot be read: ZeroDiv"
+    ),
+    "notes raise": (body(extra="notes = property(lambda self: 1 / 0)"), "my_own:Good", "cannot be read: ZeroDiv"),
+    "count 0": (body(count="sample_count = 0"), "my_own:Good", "sample_count is int 0"),
+    "count −1": (body(count="sample_count = -1"), "my_own:Good", "sample_count is int -1"),
+    "count 2.5": (body(count="sample_count = 2.5"), "my_own:Good", "sample_count is float 2.5"),
+    "count None": (body(count="sample_count = None"), "my_own:Good", "sample_count is NoneType None"),
 }  # fmt: skip
 
 

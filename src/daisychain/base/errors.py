@@ -61,6 +61,12 @@ class FleetError(DaisyError):
     exit_code = 3
 
 
+class StoppedError(FleetError):
+    """A person asked for the end before there was anything to keep."""
+
+    exit_code = 130  # as shells show it
+
+
 class PeerLostError(FleetError):
     """A node died, froze or became unreachable. `nodes` holds the ranks that are lost."""
 

@@ -16,7 +16,8 @@ from daisychain.base.log import say
 from daisychain.cluster.storage import checkpoint
 from daisychain.cluster.storage.checkpoint import Meta
 from daisychain.cluster.storage.restore import load_model
-from daisychain.tasks import Task, restore_task
+from daisychain.tasks import Task, build_model, restore_task
+from daisychain.tasks import predict as predict_by
 from daisychain.tasks.text import TextTask
 
 CheckpointFile = Annotated[
@@ -32,7 +33,7 @@ def restore(path: Path, allow: str | None) -> tuple[Meta, Task, torch.nn.Module]
     meta = checkpoint.read_meta(path)
     task = restore_task(meta.task, meta.description, allow)
     kernels.default().choose(quiet=True)
-    model = task.build_model()
+    model = build_model(task)
     load_model(path, model)
     return meta, task, model.eval()
 
@@ -46,7 +47,7 @@ def predict(
 ) -> None:
     """Answer each row of a table: CSV on standard output."""
     _, made_by, model = restore(path, task)
-    answers = made_by.predict(model, rows)
+    answers = predict_by(made_by, model, rows)
     if answers:
         writer = csv.DictWriter(sys.stdout, ["row", *answers[0]], lineterminator="\n")
         writer.writeheader()

@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code: 0, 1 for a failed check, 2 for bad input, 3 for a lost fleet."""
     try:
         answer = typer.main.get_command(app).main(
-            list(arguments), prog_name="daisychain", standalone_mode=False
+            list(arguments), prog_name="daisychain", standalone_mode=False, obj=list(arguments)
         )
         return answer if isinstance(answer, int) else 0
     except DaisyError as error:

@@ -33,18 +33,15 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
         self._plain_every = max(1, config.steps // PLAIN_LINES)
         self._live: Live | None = None
 
-    def __enter__(self) -> "Progress":
-        if console.is_terminal and not self._quiet:
-            self._live = Live(console=console, refresh_per_second=REFRESHES_PER_S)
-            self._live.start()
-        return self
-
     def __exit__(self, *exception: object) -> None:
         if self._live:
             self._live.stop()
 
     def step(self, report: StepReport) -> None:
         """Show one step."""
+        if self._live is None and console.is_terminal and not self._quiet:
+            self._live = Live(console=console, refresh_per_second=REFRESHES_PER_S)
+            self._live.start()
         if self._live:
             self._live.update(_view(report))
         elif not self._quiet and (report.step % self._plain_every == 0 or report.step == report.steps):

@@ -2,36 +2,26 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
-import torch
 import typer
 
 from daisychain import kernels
 from daisychain.base import limits
-from daisychain.base.errors import CheckpointError, RunFolderError
 from daisychain.base.files import write_atomic
 from daisychain.base.log import say
 from daisychain.cli import show
 from daisychain.cluster.config import TrainConfig
 from daisychain.cluster.device import choose_device
-from daisychain.cluster.fleet import FINISHED, Fleet, SoloFleet
-from daisychain.cluster.fleet.gloo import GlooFleet
-from daisychain.cluster.fleet.launch import launch_local, train_command
+from daisychain.cluster.fleet.launch import check_local_nodes, launch_local, train_command
 from daisychain.cluster.fleet.launched import LAUNCHED, listen_to_launcher
-from daisychain.cluster.fleet.links import measure_links
-from daisychain.cluster.fleet.settings import NodeSettings, cluster_from_environment
-from daisychain.cluster.stop import stop_on_signal
-from daisychain.cluster.storage import checkpoint
-from daisychain.cluster.storage.run_folder import RunFolder, check_name, newest_run
-from daisychain.cluster.trainer import Trainer
-from daisychain.cluster.trial import try_kernels
-from daisychain.tasks import TaskOptions, check_task, load_task
+from daisychain.cluster.fleet.settings import cluster_from_environment
+from daisychain.cluster.run import RunRequest, open_folder, resume_point, run_node
+from daisychain.cluster.storage.run_folder import RUNS
+from daisychain.cluster.trial import try_quietly
+from daisychain.tasks import Task, TaskOptions, load_task
 
 
 def _panel(name: str) -> Callable[..., Any]:
@@ -63,6 +53,7 @@ _task, _run, _cluster = _panel("Task and model"), _panel("Run"), _panel("Cluster
 
 
 def train(
+    context: typer.Context,
     task: Annotated[
         str, _task("digits, table, text, one of them with -float, or module:Class.", env="DAISY_TASK")
     ] = "digits",
@@ -85,7 +76,7 @@ def train(
     plan: Annotated[str, _run("Shares: measured (they follow the speeds) or equal.")] = "measured",
     device: Annotated[str, _run("auto, cpu, cuda or cuda:N.")] = "auto",
     name: Annotated[str | None, _run("Name of the run's folder.")] = None,
-    runs: Annotated[Path, _run("Where run folders are kept.")] = Path("runs"),
+    runs: Annotated[Path, _run("Where run folders are kept.")] = RUNS,
     resume: Annotated[bool, _run("Go on with the run --name, or with the newest.", "--resume")] = False,
     checkpoint_every: Annotated[
         int, _run("Steps between checkpoints.", parser=_whole)
@@ -106,7 +97,7 @@ def train(
 ) -> None:
     """Train a model on the nodes of this machine, or as one node of a cluster."""
     listen_to_launcher()
-    settings = cluster_from_environment(
+    cluster = cluster_from_environment(
         os.environ,
         master_address=master_addr,
         master_port=master_port,
@@ -117,10 +108,6 @@ def train(
     )
     options = TaskOptions(data, target, seed, arithmetic, backward, width, layers, sequence)  # type: ignore[arg-type]
     loaded = load_task(task, options, quiet=os.environ.get(LAUNCHED) == "1")
-    chosen = choose_device(device)
-    launches = settings is None and nodes != 1
-    kernels.default(chosen.device.type).choose(quiet=launches)
-    check_task(loaded)
     config = TrainConfig(
         steps=steps,
         batch_samples=loaded.batch_samples if batch is None else batch,
@@ -132,78 +119,31 @@ def train(
         checkpoint_every_steps=checkpoint_every,
         plan=plan,  # type: ignore[arg-type]
     )
-    leads = settings is None or settings.rank == 0
-    with _open_folder(runs, name, resume, task) if leads else nullcontext() as folder:
-        resume_from = _resume_point(folder) if folder and resume else None
-        if folder and launches:
-            _launch(nodes, folder)
-        if folder and not resume:
-            folder.write_config(
-                {"task": task, **asdict(options), "data": data and str(data), **asdict(config)}
-            )
-        say(f"device: {chosen}; {torch.get_num_threads()} threads")
-        share_samples = max(1, config.batch_samples // (settings.world_size if settings else 1))
-        try_kernels(loaded, share_samples, chosen.device)
-        progress = show.Progress(config, quiet=not leads)
-        with stop_on_signal() as stop, _joined(settings) as fleet, progress:
-            summary = Trainer(
-                loaded,
-                task,
-                fleet,
-                config,
-                folder=folder,
-                resume_from=resume_from,
-                device=chosen.device,
-                stop=stop,
-                report=progress.step,
-                status_file=status_file if leads else None,
-                links=measure_links(fleet),
-            ).run()
-    if not leads:
-        say(f"done at step {summary.steps}, state {summary.state_hashes[fleet.rank][:16]}…")
+    request = RunRequest(
+        task, options, config, choose_device(device), cluster, runs, name, resume, status_file
+    )
+    if cluster is None and nodes != 1:
+        raise typer.Exit(_launch(nodes, context.obj[1:], loaded, request))
+    with show.Progress(config, quiet=not request.leads) as progress:
+        summary = run_node(loaded, request, progress.step)
+    if not request.leads:
+        say(f"done at step {summary.steps}, state {summary.state_hashes[0][:16]}…")
         return
     if save and summary.model:
         write_atomic(save, summary.model.read_bytes())
-    kernel = kernels.default(chosen.device.type).name
+    kernel = kernels.default(request.device.device.type).name
     show.summary(summary, loaded, kernel)
     if as_json:
         print(json.dumps(show.as_json(summary, loaded, kernel)), flush=True)
 
 
-@contextmanager
-def _joined(settings: NodeSettings | None) -> Iterator[Fleet]:
-    """The fleet of the settings, left with the reason when the block ends."""
-    fleet = SoloFleet() if settings is None else GlooFleet.connect(settings)
-    reason = FINISHED
-    try:
-        yield fleet
-    except BaseException as error:
-        reason = str(error) or type(error).__name__
-        raise
-    finally:
-        fleet.close(reason)
-
-
-def _launch(nodes: int, folder: RunFolder) -> NoReturn:
-    """Run the same command as `nodes` children that share one folder; ends with their exit code."""
-    folder.close()  # for the first of them, which opens it again
-    given = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
-    raise typer.Exit(launch_local(nodes, train_command([*given, "--name", folder.path.name]), folder.path))
-
-
-def _open_folder(runs: Path, name: str | None, resume: bool, task: str) -> RunFolder:
-    if not resume:
-        return RunFolder.create(runs, name, task)
-    path = runs / check_name(name) if name else newest_run(runs)
-    if not path.is_dir():
-        raise RunFolderError(f"there is no run {path} to resume; start it without --resume.")
-    return RunFolder(path)
-
-
-def _resume_point(folder: RunFolder) -> Path:
-    newest = checkpoint.newest_whole(folder.checkpoints)
-    if newest is None:
-        raise CheckpointError(
-            f"run {folder.path} has no whole checkpoint to resume; start it anew, with another --name."
-        )
-    return newest
+def _launch(nodes: int, arguments: Sequence[str], task: Task, request: RunRequest) -> int:
+    """Run the same command as `nodes` children that share one folder; their exit code."""
+    check_local_nodes(nodes)
+    try_quietly(task, max(1, request.config.batch_samples // nodes), request.device.device)
+    with open_folder(request) as folder:
+        if request.resume:
+            resume_point(folder)
+        folder.unlock()  # for the first of them
+        command = train_command([*arguments, "--name", folder.path.name])
+        return launch_local(nodes, command, folder.path)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,7 +15,8 @@ from daisychain.cluster.config import TrainConfig
 from daisychain.cluster.fleet import Fleet
 from daisychain.cluster.records import Fault
 from daisychain.cluster.replica import Replica
-from daisychain.tasks.task import Task
+
+LONGEST_SHOWN = 60  # characters of a value that is compared, and shown, as it is
 
 
 @dataclass(frozen=True)
@@ -27,20 +29,47 @@ class Hello:
     fault: Fault | None = None
 
 
-def setup_of(task: Task, task_name: str, config: TrainConfig, replica: Replica) -> dict[str, Any]:
-    """What has to be the same on every node, as small JSON."""
+def setup_of(
+    description: Mapping[str, Any], sample_count: int, task_name: str, config: TrainConfig, replica: Replica
+) -> dict[str, Any]:
+    """What has to be the same on every node, as small JSON. `description` is the task's."""
+    layout = replica.layout()
+    size = sum(math.prod(shape) for _, shape in layout.values())
     return {
         "contract": limits.CONTRACT_VERSION,
         "task": task_name,
         **asdict(config),
-        "samples": task.sample_count,
-        "data": _digest(dict(task.description())),
-        "model": _digest(replica.layout()),
+        "samples": sample_count,
+        "description": _condensed(json.loads(json.dumps(description))),
+        "model": f"{len(layout)} tensors, {size:,} numbers, layout {_digest(json.dumps(layout, sort_keys=True))}",
     }
 
 
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+def first_difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first part, in name order, that is not the same, with its two values; None if all are.
+
+    Parts of a task's description are named without it: `model.backward`.
+    """
+    for name in sorted(here.keys() | there.keys()):
+        a, b = here.get(name), there.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            if found := first_difference(a, b):
+                return (found[0] if name == "description" else f"{name}.{found[0]}"), *found[1:]
+        elif a != b:
+            return name, a, b
+    return None
+
+
+def _condensed(value: Any) -> Any:
+    """The same JSON with a digest in place of every value that is long."""
+    if isinstance(value, dict):
+        return {name: _condensed(part) for name, part in value.items()}
+    text = json.dumps(value, sort_keys=True)
+    return value if len(text) <= LONGEST_SHOWN else _digest(text)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def exchange(fleet: Fleet, mine: Hello) -> Mapping[str, Any]:
@@ -51,13 +80,12 @@ def exchange(fleet: Fleet, mine: Hello) -> Mapping[str, Any]:
             raise hello.fault.as_error(f"node {hello.rank} cannot start")
     first = hellos[0]
     for other in hellos[1:]:
-        for name in sorted(first.setup.keys() | other.setup.keys()):
-            here, there = first.setup.get(name), other.setup.get(name)
-            if here != there:
-                raise ConfigError(
-                    f"node {other.rank} has {name} {there!r}, node {first.rank} has {here!r}; "
-                    "start every node of a run with the same command and the same data."
-                )
+        if found := first_difference(first.setup, other.setup):
+            name, here, there = found
+            raise ConfigError(
+                f"node {other.rank} has {name} {there!r}, node {first.rank} has {here!r}; "
+                "start every node of a run with the same command and the same data."
+            )
     return first.lead
 
 

@@ -6,13 +6,13 @@ purpose. Speeds follow the measurements all along, and shares follow the speeds.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from daisychain.base import limits
-from daisychain.base.errors import ConfigError
+from daisychain.base.errors import CheckpointError, ConfigError
 from daisychain.cluster.fleet.links import Link
 
 
@@ -76,6 +76,24 @@ def link_times_s(links: Sequence[Link], gradient_bytes: int) -> tuple[float, ...
     """What one sum of the gradient takes over each node's link: nearly every byte in and out, twice over a ring."""
     nodes = len(links)
     return tuple(2 * gradient_bytes * (nodes - 1) / nodes / (link.rate_mb_s * 1e6) for link in links)
+
+
+def _is_plan(state: Mapping[str, Any]) -> bool:
+    """Whether every part of a saved plan has the type and the range of one."""
+
+    def counts(value: object) -> bool:
+        return type(value) is int and 0 <= value < 1 << 53
+
+    def measures(value: object) -> bool:
+        return counts(value) or (type(value) is float and math.isfinite(value) and value >= 0.0)
+
+    kinds: dict[str, Callable[[object], bool]] = {"roster": counts, "shares": counts, "speeds": measures}
+    return (
+        all(isinstance(state.get(name), list) and all(map(kind, state[name])) for name, kind in kinds.items())
+        and counts(state.get("batch_samples"))
+        and counts(state.get("observed_steps"))
+        and measures(state.get("overhead_samples"))
+    )
 
 
 def _usable(samples: int, compute_s: float) -> bool:
@@ -163,16 +181,16 @@ class Planner:
         }
 
     def load(self, state: Mapping[str, Any]) -> bool:
-        """Go on from `state` if it is of this roster and batch; whether it was."""
-        if self.fixed or set(state) != set(self.state()):
+        """Go on from `state` if it is of this roster and batch; whether it was. CheckpointError if it is no plan."""
+        if self.fixed or not state:
             return False
+        if not _is_plan(state) or set(state) != set(self.state()):
+            raise CheckpointError("the checkpoint's plan is altered; use an earlier checkpoint.")
         shares, speeds, overhead = state["shares"], state["speeds"], state["overhead_samples"]
         fits = (
             state["roster"] == list(self.roster)
             and state["batch_samples"] == self.batch_samples == sum(shares)
             and len(shares) == len(speeds) == len(self.roster)
-            and min(shares) >= 0
-            and all(math.isfinite(number) and number >= 0 for number in [*speeds, overhead])
             and state["observed_steps"] >= limits.PLAN_SOUNDING_STEPS
         )
         if fits:

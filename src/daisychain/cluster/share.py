@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -13,7 +12,7 @@ from daisychain.cluster.gradients import FlatGradient
 from daisychain.cluster.records import Fault
 from daisychain.cluster.replica import Replica
 from daisychain.tasks.attempt import attempt
-from daisychain.tasks.task import SampleIds, Task, loss_sum_and_count
+from daisychain.tasks.task import SampleIds, Task, loss_sum_and_count, to_device
 
 SLOWDOWN = "DAISY_TEST_SLOWDOWN"  # a factor by which computing takes longer, for tests of the plan
 
@@ -79,14 +78,3 @@ def compute_share(
 def _loss(task: Task, replica: Replica, ids: SampleIds) -> tuple[torch.Tensor, int]:
     batch = to_device(attempt(lambda: task.sample(ids), "sample() failed"), replica.device)
     return loss_sum_and_count(attempt(lambda: task.loss(replica.model, batch), "loss() failed"), len(ids))
-
-
-def to_device(batch: Any, device: torch.device) -> Any:
-    """A batch with its tensors on `device`, inside tuples, lists and dictionaries too."""
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device)
-    if isinstance(batch, dict):
-        return {name: to_device(part, device) for name, part in batch.items()}
-    if type(batch) in (list, tuple):
-        return type(batch)(to_device(part, device) for part in batch)
-    return batch

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import torch
 
 from daisychain import kernels, numerics
 from daisychain.base.clock import Clock, SystemClock
-from daisychain.base.errors import FleetError, ReplicaMismatchError
-from daisychain.base.log import say
+from daisychain.base.errors import DaisyError, FleetError, ReplicaMismatchError
+from daisychain.base.log import say, warn
 from daisychain.cluster import agreement, records
 from daisychain.cluster.config import Summary, TrainConfig
 from daisychain.cluster.fleet import Fleet
@@ -24,13 +25,14 @@ from daisychain.cluster.records import Fault, Record
 from daisychain.cluster.replica import Array, Replica, merge_buffers
 from daisychain.cluster.share import compute_share, slowdown
 from daisychain.cluster.storage.checkpoint import Meta
-from daisychain.cluster.storage.keeper import Keeper
+from daisychain.cluster.storage.keeper import Keeper, LeadFolder
 from daisychain.cluster.storage.progress import Recorder, Report, StepReport
 from daisychain.cluster.storage.restore import resume
-from daisychain.cluster.storage.run_folder import RunFolder
+from daisychain.cluster.storage.run_folder import RUNS, RunFolder
 from daisychain.kernels import make_optimizer
 from daisychain.numerics import Optimizer
 from daisychain.tasks.attempt import attempt
+from daisychain.tasks.check import build_model, evaluate
 from daisychain.tasks.task import SampleIds, Task
 from daisychain.units.counts import Counts, Table, counts
 
@@ -38,9 +40,10 @@ from daisychain.units.counts import Counts, Table, counts
 class Trainer:
     """Trains `task` on one node of a fleet; every node of it runs the same.
 
-    `folder` (first node only) is where the run is kept, `checkpoint` (first node only) where it goes on from.
-    `stop` asks for an end after the step. `links` as measured, in roster order. `optimizer` makes one for
-    a number of parameters.
+    `folder` (first node only) is where the run is kept, `resume_from` (first node only) the checkpoint where it goes
+    on from. `options` are what config.json tells beside the task and `config`. In `runs` a survivor keeps the state
+    when the first node's folder is not here. `stop` asks for an end after the step. `links` as measured, in roster
+    order. `optimizer` makes one for a number of parameters.
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class Trainer:
         config: TrainConfig,
         *,
         folder: RunFolder | None = None,
+        runs: Path = RUNS,
+        options: Mapping[str, Any] | None = None,
         resume_from: Path | None = None,
         device: torch.device | None = None,
         stop: threading.Event | None = None,
@@ -62,6 +67,7 @@ class Trainer:
     ) -> None:
         self.task, self.task_name, self.fleet, self.config = task, task_name, fleet, config
         self.folder, self.resume_from = folder, resume_from
+        self.options = options or {}
         self.device = device or torch.device("cpu")
         self.stop = stop or threading.Event()
         self.clock = clock or SystemClock()
@@ -72,12 +78,13 @@ class Trainer:
         self.leads = fleet.rank == fleet.roster[0]
         self.slowdown = slowdown(os.environ)
         self.step = self.position = 0
-        self.keeper = Keeper(folder)
+        self.keeper = Keeper(folder, runs)
 
     def run(self) -> Summary:
-        """Train to the end. Raises a DaisyError, the same on every node, with the last checkpoint intact.
+        """Train to the end. Raises a DaisyError with the last checkpoint intact: the same on every node, but where the
+        first node's own disk refuses, which the others see as its loss.
 
-        When a node is lost, the first survivor saves the last state that all nodes had, then raises.
+        When a node is lost, the first survivor saves the state before the step that failed, then raises.
         """
         self._join()
         self.before = self.replica.state()
@@ -99,37 +106,38 @@ class Trainer:
         fault = None
         try:
             agreement.check_subnormals()
-            self.replica = Replica(attempt(self.task.build_model, "build_model() failed"), self.device)
+            self.replica = Replica(build_model(self.task), self.device)
             self.optimizer = self.make_optimizer(self.config.optimizer, self.replica.flat.size)
-            setup = agreement.setup_of(self.task, self.task_name, self.config, self.replica)
+            self.description = dict(attempt(self.task.description, "description() failed"))
+            setup = agreement.setup_of(
+                self.description, self.task.sample_count, self.task_name, self.config, self.replica
+            )
             if self.leads:
-                lead = self._lead()
+                lead = self._lead(setup)
         except Exception as error:
             fault = Fault.of(error)
         lead = dict(agreement.exchange(self.fleet, agreement.Hello(self.fleet.rank, setup, lead, fault)))
         self.setup = setup
         self.step, self.position = lead["step"], lead["position"]
-        self._lead_folder = lead["folder"]
+        self._lead_folder = LeadFolder(**lead["folder"]) if lead["folder"] else None
+        if self.folder:
+            self.folder.begin({"task": self.task_name, **self.options, **asdict(self.config)}, self.step)
         self._broadcast(lead["numbers"])
         self.planner = self._planner(lead["plan"])
         self.gradient = FlatGradient(self.replica, self.fleet)
 
-    def _lead(self) -> dict[str, Any]:
+    def _lead(self, setup: Mapping[str, Any]) -> dict[str, Any]:
         """What the first node decides: where the run begins, and where it is kept."""
         meta = Meta(self.task_name, {}, {}, 0, 0, numbers=self.optimizer.numbers())
         if self.resume_from:
-            meta = resume(
-                self.resume_from, self.task, self.task_name, self.config, self.replica, self.optimizer
-            )
+            meta = resume(self.resume_from, setup, self.replica, self.optimizer)
             say(f"resuming from {self.resume_from}: step {meta.step}, {meta.position} samples used.")
-            if self.folder:
-                self.folder.forget_metrics_after(meta.step)
         return {
             "step": meta.step,
             "position": meta.position,
             "plan": meta.plan,
             "numbers": meta.numbers,
-            "folder": str(self.folder.path) if self.folder else "",
+            "folder": asdict(LeadFolder.of(self.folder)) if self.folder else None,
         }
 
     def _broadcast(self, numbers: Mapping[str, float]) -> None:
@@ -230,15 +238,20 @@ class Trainer:
         reference, others = records.outvoted(answers)
         if others:
             raise ReplicaMismatchError(self._name_mismatch(reference, others))
+        self._compared_step = self.step
         records.check_faults(answers)
 
     def _name_mismatch(self, reference: int, others: Sequence[int]) -> str:
         digests = {name: numerics.tensor_digest(array).hex() for name, array in self.before.items()}
-        answers = self.fleet.gather(records.encode_digests(digests))
-        tables = dict(zip(self.fleet.roster, map(records.decode_digests, answers), strict=True))
-        found = [
-            f"node {rank} in {records.first_unequal(tables[reference], tables[rank])!r}" for rank in others
-        ]
+        try:
+            answers = self.fleet.gather(records.encode_digests(digests))
+            tables = dict(zip(self.fleet.roster, map(records.decode_digests, answers), strict=True))
+            found = [
+                f"node {rank} in {records.first_unequal(tables[reference], tables[rank])!r}"
+                for rank in others
+            ]
+        except FleetError as error:  # the mismatch is the news, and no state to be saved
+            found = [f"node {rank} in an unknown tensor ({error})" for rank in others]
         return (
             f"before step {self.step} the replicas are not the same any more: {', '.join(found)} differs from node "
             f"{reference}; look for faulty memory or a changed library there. The last checkpoint is intact."
@@ -280,7 +293,7 @@ class Trainer:
     def _meta(self, metrics: Mapping[str, float]) -> Meta:
         return Meta(
             task=self.task_name,
-            description=dict(self.task.description()),
+            description=self.description,
             setup=self.setup,
             step=self.step,
             position=self.position,
@@ -299,8 +312,14 @@ class Trainer:
         lost = getattr(error, "nodes", ())
         survivors = [rank for rank in self.fleet.roster if rank not in lost]
         if survivors[:1] == [self.fleet.rank] and self._lead_folder and self.step > self._first_step:
-            folder = Path(self._lead_folder)
-            self.keeper.save_as_survivor(folder, self._meta({}), self.before, self.optimizer.arrays())
+            saved = self.keeper.save_as_survivor(
+                self._lead_folder, self._meta({}), self.before, self.optimizer.arrays()
+            )
+            if saved:
+                say(
+                    f"saved {self.keeper.saved}: the state of node {self.fleet.rank} after {self.step} steps; all "
+                    f"nodes had the same after {self._compared_step}."
+                )
 
     def _finish(self, losses: Sequence[float], rate: float, stopped: bool) -> Summary:
         self.before = self.replica.state()
@@ -313,8 +332,9 @@ class Trainer:
         if self.leads:
             self.keeper.save_last(self._meta({}), self.before, self.optimizer.arrays())
             if not stopped:
+                model = self.keeper.save_model(self._meta({}), self.before)
                 metrics = self._evaluate()
-                model = self.keeper.save_model(self._meta(metrics), self.before)
+                self.keeper.save_model(self._meta(metrics), self.before)
         hashes = tuple(answer.state_hash for answer in answers)
         return Summary(
             task=self.task_name,
@@ -334,14 +354,18 @@ class Trainer:
         )
 
     def _evaluate(self) -> dict[str, float]:
-        """Metrics on held-out data; a model that counts its calls is put back as it was."""
+        """Metrics on held-out data, none where the task fails; a model that counts its calls is put back as it was."""
         model = self.replica.model
         model.eval()
-        with torch.no_grad():
-            metrics = dict(self.task.evaluate(model))
-        model.train()
-        self.replica.load(self.before)
-        return metrics
+        try:
+            with torch.no_grad():
+                return evaluate(self.task, model)
+        except DaisyError as error:
+            warn(f"the model is trained and saved, but has no metrics: {error}")
+            return {}
+        finally:
+            model.train()
+            self.replica.load(self.before)
 
 
 def _merged_counts(answers: Sequence[Record]) -> Table:

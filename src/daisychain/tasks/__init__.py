@@ -1,8 +1,8 @@
 """The Task interface, its loader, and the built-in tasks."""
 
-from daisychain.tasks.check import check_task
+from daisychain.tasks.check import build_model, check_settings, check_task, evaluate, predict
 from daisychain.tasks.loader import BUILT_IN, load_task, restore_task
-from daisychain.tasks.task import Loss, SampleIds, Task, TaskOptions, loss_sum_and_count
+from daisychain.tasks.task import Loss, SampleIds, Task, TaskOptions, loss_sum_and_count, to_device
 
 __all__ = [
     "BUILT_IN",
@@ -10,8 +10,13 @@ __all__ = [
     "SampleIds",
     "Task",
     "TaskOptions",
+    "build_model",
+    "check_settings",
     "check_task",
+    "evaluate",
     "load_task",
     "loss_sum_and_count",
+    "predict",
     "restore_task",
+    "to_device",
 ]

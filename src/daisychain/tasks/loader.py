@@ -14,6 +14,7 @@ from daisychain.base.errors import CheckpointError, TaskError
 from daisychain.base.log import say
 from daisychain.data.names import suggest
 from daisychain.tasks.attempt import attempt
+from daisychain.tasks.check import check_settings
 from daisychain.tasks.digits import DigitsTask
 from daisychain.tasks.table import TableTask
 from daisychain.tasks.task import Task, TaskOptions, shown
@@ -43,14 +44,10 @@ def load_task(spec: str, options: TaskOptions | None = None, quiet: bool = False
         )
     else:
         task = _adopted(_constructed(_found(spec), options, spec), spec)
-    count = task.sample_count
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise TaskError(
-            f"task {spec!r} has sample_count {shown(count)}; it must be a whole number of at least 1."
-        )
+    check_settings(task, spec)
     if not quiet:
-        for note in task.notes:
-            say(note)
+        for note in attempt(lambda: list(task.notes), f"task {spec!r}: its notes cannot be read"):
+            say(str(note))
     return task
 
 
@@ -152,7 +149,9 @@ def _adopted(made: object, spec: str) -> Task:
         raise TaskError(
             f"task {spec!r} lacks the methods {', '.join(lacking)}; examples/my_task_template.py shows them."
         )
-    return made if isinstance(made, Task) else _LookalikeTask(made)
+    if isinstance(made, Task):
+        return made
+    return attempt(lambda: _LookalikeTask(made), f"task {spec!r} cannot be read")
 
 
 def _is_default(made: object, name: str) -> bool:

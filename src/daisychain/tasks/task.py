@@ -83,6 +83,17 @@ class Task:
         return cls()
 
 
+def to_device(batch: Any, device: torch.device) -> Any:
+    """A batch with its tensors on `device`, inside tuples, lists and dictionaries too."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, dict):
+        return {name: to_device(part, device) for name, part in batch.items()}
+    if type(batch) in (list, tuple):
+        return type(batch)(to_device(part, device) for part in batch)
+    return batch
+
+
 def loss_sum_and_count(loss: object, samples: int) -> tuple[torch.Tensor, int]:
     """What `Task.loss` returned for a batch of `samples`, as a scalar sum and the count it is over. TaskError."""
     if isinstance(loss, tuple) and len(loss) == 2:

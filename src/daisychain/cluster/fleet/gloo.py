@@ -76,14 +76,21 @@ class GlooFleet:
 
     @classmethod
     def connect(
-        cls, settings: NodeSettings, bounds: FleetLimits | None = None, clock: Clock | None = None
+        cls,
+        settings: NodeSettings,
+        bounds: FleetLimits | None = None,
+        clock: Clock | None = None,
+        stop: threading.Event | None = None,
     ) -> "GlooFleet":
-        """Join the cluster. Raises ConfigError, FleetError or PeerLostError, naming who is missing or blocked."""
+        """Join the cluster. Raises ConfigError, FleetError or PeerLostError, naming who is missing or blocked, and
+        StoppedError soon after `stop` is set."""
         bounds, clock = bounds or FleetLimits(), clock or SystemClock()
-        join = Join(settings, bounds, clock)
+        join = Join(settings, bounds, clock, stop or threading.Event())
         # The join keeps its own limits; this one, beyond them all, is for a store that freezes.
         limit_s = bounds.join_s + 3 * bounds.dial_s
-        meeting = bounded(join.meet, clock, limit_s, lambda: None, lambda: FleetError(join.frozen_message()))
+        meeting = bounded(
+            join.meet, clock, limit_s, join.end_if_stuck, lambda: FleetError(join.frozen_message())
+        )
         return cls(settings.rank, meeting, bounds, clock)
 
     def start_sum(self, buffer: torch.Tensor) -> GlooSum:

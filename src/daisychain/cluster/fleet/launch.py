@@ -60,6 +60,14 @@ def train_command(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "daisychain.cli.main", "train", *arguments]
 
 
+def check_local_nodes(nodes: int) -> None:
+    """Raises ConfigError for a number of nodes that cannot be started on one machine."""
+    if not 1 <= nodes <= limits.MAX_LOCAL_NODES:
+        raise ConfigError(
+            f"{nodes} nodes cannot be started: --nodes takes a number from 1 to {limits.MAX_LOCAL_NODES}"
+        )
+
+
 def launch_local(
     nodes: int,
     command: Sequence[str],
@@ -76,10 +84,7 @@ def launch_local(
     SIGTERM asks the nodes to stop, the second kills them. When one fails the others have `grace_s` to end by
     themselves. Call in the main thread. Raises ConfigError for a number of nodes that cannot be.
     """
-    if not 1 <= nodes <= limits.MAX_LOCAL_NODES:
-        raise ConfigError(
-            f"{nodes} nodes cannot be started: --nodes takes a number from 1 to {limits.MAX_LOCAL_NODES}"
-        )
+    check_local_nodes(nodes)
     logs = {rank: log_folder / f"node-{rank}.log" for rank in range(1, nodes)}
     children: list[subprocess.Popen[bytes]] = []
     with closing(open_free_port(LOCAL_ADDRESS, port)) as opened, _interrupts() as interrupts:

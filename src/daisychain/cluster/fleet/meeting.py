@@ -10,12 +10,13 @@ A node that fails on the way leaves its reason in the store, and the others end 
 
 import json
 import socket
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from daisychain.base import limits
 from daisychain.base.clock import Clock
-from daisychain.base.errors import DaisyError, FleetError
+from daisychain.base.errors import DaisyError, FleetError, StoppedError
 from daisychain.base.log import say
 from daisychain.cluster.fleet import network, store
 from daisychain.cluster.fleet.members import Member, describe_blocked, dial_all, dial_reason
@@ -37,10 +38,17 @@ class Meeting:
 
 
 class Join:
-    """The join of one node. `meet` blocks where the coordinator freezes: run it with `waiting.bounded`."""
+    """The join of one node. `meet` blocks where the coordinator freezes: run it with `waiting.bounded`.
 
-    def __init__(self, settings: NodeSettings, bounds: FleetLimits, clock: Clock) -> None:
+    When `stop` is set it ends with StoppedError.
+    """
+
+    def __init__(
+        self, settings: NodeSettings, bounds: FleetLimits, clock: Clock, stop: threading.Event
+    ) -> None:
         self._settings = settings
+        self._stop = stop
+        self._stuck_s: float | None = None
         self._bounds = bounds
         self._clock = clock
         self._deadline_s = clock.now_s() + bounds.join_s
@@ -68,6 +76,14 @@ class Join:
                 f"({str(error).splitlines()[0]})"
             ) from None
 
+    def end_if_stuck(self) -> None:
+        """From the waiting thread: raises StoppedError where `meet` has not heeded a stop request for some time."""
+        if self._stop.is_set():
+            now_s = self._clock.now_s()
+            self._stuck_s = self._stuck_s or now_s + 2 * limits.WORD_GRACE_S
+            if now_s >= self._stuck_s:
+                self._end_if_stopped()
+
     def frozen_message(self) -> str:
         """For a `meet` that has not returned: a call to the store is stuck."""
         absent = f", with {_nodes(self._missing())} missing" if self._missing() else ""
@@ -77,12 +93,17 @@ class Join:
         settings = self._settings
         address = self._choose_address(meeting_place)
         listener = network.open_port(address, 0)
-        port = listener.getsockname()[1]
-        publish_first_beat(meeting_place, settings.rank)
-        self._claim(meeting_place, Member.here(settings.rank, settings.world_size, address, port, reached))
-        members = self._await_members(meeting_place, range(settings.world_size))
-        self._check_both_ways(meeting_place, members)
-        beats = store.connect(meeting_place.host, meeting_place.port)
+        try:
+            port = listener.getsockname()[1]
+            publish_first_beat(meeting_place, settings.rank)
+            own = Member.here(settings.rank, settings.world_size, address, port, reached)
+            self._claim(meeting_place, own)
+            members = self._await_members(meeting_place, range(settings.world_size))
+            self._check_both_ways(meeting_place, members)
+            beats = store.connect(meeting_place.host, meeting_place.port)
+        except BaseException:
+            listener.close()
+            raise
         return Meeting(members, meeting_place, beats, listener)
 
     def _open_port(self) -> socket.socket:
@@ -109,6 +130,7 @@ class Join:
                     f"node {self._settings.rank} could not reach the coordinator at {self._where()} within "
                     f"{self._bounds.join_s:g} s: {reason}. Is rank 0 running there?"
                 )
+            self._end_if_stopped()
             self._say_waiting(f"the coordinator at {self._where()}: {reason}")
             self._clock.sleep(limits.WAIT_SLICE_S)
 
@@ -172,6 +194,7 @@ class Join:
         while not meeting_place.check([key]):
             if meeting_place.check([FAILED_KEY]):
                 raise FleetError(meeting_place.get(FAILED_KEY).decode())
+            self._end_if_stopped()
             self._look_around(meeting_place)
             if self._clock.now_s() >= self._deadline_s:
                 raise FleetError(self._late_message(rank))
@@ -206,6 +229,11 @@ class Join:
         meeting_place.set(FAILED_KEY, str(error))
         if self._settings.rank == 0:
             self._clock.sleep(limits.WORD_GRACE_S)  # the store ends with this process
+
+    def _end_if_stopped(self) -> None:
+        if self._stop.is_set():
+            awaited = _nodes(self._missing()) or "the others"
+            raise StoppedError(f"node {self._settings.rank} was stopped while it waited for {awaited}")
 
     def _say_waiting(self, whom: str) -> None:
         now_s = self._clock.now_s()

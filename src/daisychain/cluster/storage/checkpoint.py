@@ -89,10 +89,11 @@ def save(path: Path, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[
 def save_and_prune(
     folder: Path, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[str, Array]
 ) -> Path:
-    """Save into `folder`, named by step, and then remove all but the newest CHECKPOINTS_KEPT."""
+    """Save into `folder`, named by step, and then remove all but this and the newest, CHECKPOINTS_KEPT in all."""
     path = checkpoint_path(folder, meta.step)
     save(path, meta, model, optimizer)
-    for old in _by_step(folder)[limits.CHECKPOINTS_KEPT :]:
+    others = [other for other in _by_step(folder) if other != path]
+    for old in others[limits.CHECKPOINTS_KEPT - 1 :]:
         old.unlink(missing_ok=True)
     return path
 

@@ -1,20 +1,40 @@
 """Where a run is kept: checkpoints while it goes on, the last one, the final model."""
 
+import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from daisychain.base.errors import CheckpointError
 from daisychain.base.log import say, warn
 from daisychain.cluster.storage import checkpoint
 from daisychain.cluster.storage.checkpoint import Array, Meta
-from daisychain.cluster.storage.run_folder import RunFolder
+from daisychain.cluster.storage.run_folder import RunFolder, fresh_name, run_id_of
+
+
+@dataclass(frozen=True)
+class LeadFolder:
+    """Where the first node keeps the run. Other machines may hold another folder at the same path."""
+
+    path: str
+    run_id: str
+    host: str
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> "LeadFolder":
+        return cls(str(folder.path.resolve()), folder.run_id, socket.gethostname())
+
+    def is_here(self) -> bool:
+        return run_id_of(Path(self.path)) == self.run_id
 
 
 class Keeper:
-    """Saves states that all nodes had. Without a folder it keeps nothing, unless it has to as a survivor."""
+    """Saves states that all nodes had. Without a folder it keeps nothing, unless it has to as a survivor: then, if
+    the first node's folder is not on this machine, in a new one in `runs`."""
 
-    def __init__(self, folder: RunFolder | None) -> None:
+    def __init__(self, folder: RunFolder | None, runs: Path) -> None:
         self._folder = folder
+        self._runs = runs
         self.saved: Path | None = None  # the last checkpoint
 
     def save(self, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[str, Array]) -> None:
@@ -44,16 +64,25 @@ class Keeper:
         return self._folder.model
 
     def save_as_survivor(
-        self, lead_folder: Path, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[str, Array]
-    ) -> None:
-        """Save after a node was lost: into the first node's folder if it is on this machine, else into runs/."""
-        folder = (lead_folder if lead_folder.exists() else Path("runs") / lead_folder.name) / "checkpoints"
+        self, lead: LeadFolder, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[str, Array]
+    ) -> bool:
+        """Save after a node was lost; whether it was saved. A disk that refuses is a warning."""
+        here = lead.is_here()
+        path = (
+            Path(lead.path)
+            if here
+            else self._runs / fresh_name(self._runs, f"{Path(lead.path).name}-survivor")
+        )
+        folder = path / "checkpoints"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.saved = checkpoint.save_and_prune(folder, meta, model, optimizer)
-            say(f"saved {self.saved}: the last state that all nodes had.")
         except OSError as error:
-            warn(f"the state of step {meta.step} could not be saved in {folder}: {error.strerror}.")
+            warn(f"the state after {meta.step} steps could not be saved in {folder}: {error.strerror}.")
+            return False
+        if not here:
+            say(f"the run's own folder, {lead.path} on {lead.host}, is not on this machine.")
+        return True
 
 
 def _refused(what: str, folder: Path, error: OSError) -> CheckpointError:

@@ -1,17 +1,26 @@
 """From checkpoints back to models."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from daisychain.base.errors import CheckpointError
-from daisychain.cluster.agreement import setup_of
-from daisychain.cluster.config import TrainConfig
+from daisychain.cluster.agreement import first_difference
 from daisychain.cluster.replica import Replica
 from daisychain.cluster.storage import checkpoint
 from daisychain.cluster.storage.checkpoint import MODEL, OPTIMIZER, Meta
 from daisychain.numerics import Optimizer
-from daisychain.tasks.task import Task
+
+SAME = (
+    "task",
+    "samples",
+    "description",
+    "seed",
+    "optimizer",
+    "arithmetic",
+)  # of the setup; the rest may change
 
 
 def load_model(path: Path, model: torch.nn.Module) -> Meta:
@@ -19,19 +28,18 @@ def load_model(path: Path, model: torch.nn.Module) -> Meta:
     return _load(path, Replica(model), None)
 
 
-def resume(
-    path: Path, task: Task, task_name: str, config: TrainConfig, replica: Replica, optimizer: Optimizer
-) -> Meta:
-    """Fill `replica` and `optimizer` to go on with a run; CheckpointError if it was another task, data or seed."""
+def resume(path: Path, setup: Mapping[str, Any], replica: Replica, optimizer: Optimizer) -> Meta:
+    """Fill `replica` and `optimizer` to go on with a run of this `setup`; CheckpointError, naming the difference, if
+    it was another task, data or seed."""
     meta = checkpoint.read_meta(path)
-    mine = setup_of(task, task_name, config, replica)
-    for name in ("task", "samples", "data", "seed", "optimizer", "arithmetic"):
-        if meta.setup.get(name) != mine[name]:
-            raise CheckpointError(
-                f"checkpoint {path} was made with {name} {meta.setup.get(name)!r}, this run has {mine[name]!r}; "
-                "resume with the same task, data and settings."
-            )
-    if meta.step >= config.steps:
+    then, now = ({name: part.get(name) for name in SAME} for part in (meta.setup, setup))
+    if found := first_difference(then, now):
+        name, was, is_now = found
+        raise CheckpointError(
+            f"checkpoint {path} was made with {name} {was!r}, this run has {is_now!r}; "
+            "resume with the same task, data and settings."
+        )
+    if meta.step >= setup["steps"]:
         raise CheckpointError(
             f"checkpoint {path} has {meta.step} steps done already; ask for more than {meta.step}."
         )

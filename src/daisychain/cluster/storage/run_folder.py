@@ -1,8 +1,10 @@
 """`runs/<name>/`: config.json, metrics.jsonl, checkpoints/, model.safetensors, and a lock for one run at a time."""
 
+import contextlib
 import json
 import os
 import re
+import secrets
 import socket
 import sys
 import time
@@ -13,6 +15,8 @@ from typing import Any, TextIO
 from daisychain.base.errors import RunFolderError
 from daisychain.base.files import PARTIAL_SUFFIX, write_atomic
 
+RUNS = Path("runs")  # unless another folder of runs is named
+CONFIG = "config.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEVICE_NAMES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # not usable on Windows
 
@@ -28,18 +32,32 @@ def check_name(name: str) -> str:
 
 def fresh_name(runs: Path, task: str) -> str:
     """`task-date-time`, with a number behind it if that is taken."""
-    base = f"{re.sub('[^A-Za-z0-9]+', '-', task).strip('-') or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+    base = f"{re.sub('[^A-Za-z0-9]+', '-', task).strip('-')[:60] or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
     names = [base, *(f"{base}-{i}" for i in range(2, 1000))]
     return check_name(next(name for name in names if not (runs / name).exists()))
 
 
+def run_id_of(path: Path) -> str | None:
+    """The random name that tells the run in folder `path` from every other, if a run has begun there."""
+    try:
+        run_id = json.loads((path / CONFIG).read_bytes())["run_id"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return run_id if isinstance(run_id, str) else None
+
+
 class RunFolder:
-    """A run's folder, locked for this process until `close` or until the process dies, however it dies."""
+    """A run's folder, locked for this process until `close` or until the process dies, however it dies.
+
+    What was made for a run that never began is removed by `close`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.model = path / "model.safetensors"
+        self.run_id = run_id_of(path) or secrets.token_hex(8)
+        self._made = [folder for folder in (self.checkpoints, path, *path.parents) if not folder.exists()]
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             self._lock: TextIO | None = (path / "lock").open("a+", encoding="utf-8")
@@ -65,15 +83,30 @@ class RunFolder:
         """A folder for a new run. Raises RunFolderError if `name` is unfit or holds a run already."""
         chosen = fresh_name(runs, task) if name is None else check_name(name)
         folder = cls(runs / chosen)
-        if (folder.path / "config.json").exists() or any(folder.checkpoints.iterdir()):
+        if folder.has_begun():
             folder.close()
             raise RunFolderError(
                 f"{folder.path} holds a run already; go on with it by --resume, or use another --name."
             )
         return folder
 
-    def write_config(self, config: Mapping[str, Any]) -> None:
-        write_atomic(self.path / "config.json", json.dumps(config, indent=2, sort_keys=True).encode() + b"\n")
+    def has_begun(self) -> bool:
+        """Whether a run ever started here; one whose nodes never met leaves the folder's name free."""
+        return (self.path / CONFIG).exists() or any(self.checkpoints.glob("*"))
+
+    def begin(self, config: Mapping[str, Any], step: int) -> None:
+        """The run starts, after `step` steps: write config.json, or keep the one of a run that goes on, and drop the
+        metrics of later steps. Raises RunFolderError if the disk refuses."""
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            if not (self.path / CONFIG).exists():
+                text = json.dumps({**config, "run_id": self.run_id}, indent=2, sort_keys=True)
+                write_atomic(self.path / CONFIG, text.encode() + b"\n")
+            self.forget_metrics_after(step)
+        except OSError as error:
+            raise RunFolderError(
+                f"run folder {self.path} cannot be written: {error.strerror}; make room or use another."
+            ) from error
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """One JSON line."""
@@ -100,11 +133,23 @@ class RunFolder:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Let the next run in."""
+    def unlock(self) -> None:
+        """Let another process work here, such as the first of the nodes that this one starts."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def close(self) -> None:
+        """Let the next run in, and leave nothing of a run that never began but logs that say why."""
+        self.unlock()
+        if not self._made or self.has_begun():
+            return
+        silent = [log for log in self.path.glob("node-*.log") if not log.stat().st_size]
+        with contextlib.suppress(OSError):  # a folder with something in it stays, and those above it
+            for file in [self.path / "lock", *silent]:
+                file.unlink(missing_ok=True)
+            for folder in self._made:
+                folder.rmdir()
 
 
 def newest_run(runs: Path) -> Path:
