@@ -14,6 +14,7 @@ import torch
 from daisychain.base import errors
 from daisychain.base.errors import AccumulatorBoundError, KernelError, NonFiniteError
 from daisychain.kernels import Kernels, Operand, compiled, default
+from daisychain.kernels.audit import Auditor
 from daisychain.kernels.optimizer import find_adam_fault
 from daisychain.kernels.proof import (
     LAYOUTS,
@@ -442,6 +443,34 @@ def test_proof_backends_are_proven_on_cases_of_their_size():
     work = [case.work for case in all_cases() if case.work <= PROOF_BACKEND_WORK]
     assert len(work) > 200
     assert make_case("normal", 3, 129, 4, 0).work <= PROOF_BACKEND_WORK
+
+
+def test_a_fault_at_the_tasks_own_shape_alone_is_found_before_it_works(capfd):
+    class WrongFarOut(Planted):
+        def wrong(self, a, b, edges):
+            y = self.inner.product(a, b, edges)
+            if b.rows > 200:
+                y[:, 170] += 1
+            return y
+
+    kernels = fresh([WrongFarOut(), BACKENDS["sgemm"]])
+    kernels.shapes[(64, 100, 300, 1, 1)] += 1
+    assert kernels.choose().name == "sgemm"
+    assert "task's own shape, 64×100×300" in kernels.verdicts["planted"].reason
+
+
+@pytest.mark.parametrize("products", [1, 8, 16, 64])
+def test_the_audit_comes_to_every_row_and_column(products):
+    auditor = Auditor(seed=3)
+    cells = {shape: set() for shape in range(products)}
+    for _ in range(256):
+        for number in range(products):
+            operand_a, operand_b = Operand(torch.empty(64 + number, 1), 1), Operand(torch.empty(256, 1), 1)
+            seen = auditor.cells_of(operand_a, operand_b)
+            cells[number].update(map(tuple, seen.tolist()))
+    for number, visited in cells.items():
+        assert {row for row, _ in visited} == set(range(64 + number))
+        assert {column for _, column in visited} == set(range(256))
 
 
 def test_there_is_one_registry_a_kind_of_device():

@@ -191,6 +191,24 @@ def test_checkpoints(here, model, capfd):
     assert not (here / "executed").exists()
 
 
+def test_a_description_of_a_huge_model_takes_no_memory(here, model, capfd):
+    described = checkpoint.read_meta(model)
+    huge = {
+        **described.description,
+        "model": {**described.description["model"], "sizes": [64, *[4096] * 60, 10]},
+    }
+    meta = Meta("digits", huge, described.setup, 1, 1)
+    checkpoint.save(here / "huge.safetensors", meta, {"w": np.zeros(2, np.float32)}, {})
+    assert "990," in refused(capfd, "predict", "huge.safetensors", "rows.csv")
+
+
+def test_mistyped_commands_point_to_help_that_exists(here, capfd):
+    assert "(daisychain --help" in refused(capfd, "trian")
+    assert "(daisychain train --help" in refused(capfd, "train", "--step", "5", "--nonsense")
+    assert run(["--version"]) == 0
+    assert "contract 1" in capfd.readouterr().out
+
+
 def test_predictions(here, model, capfd):
     assert "pixel_1" in refused(capfd, "predict", model, write(here / "few.csv", "pixel_0\n1\n"))
     assert "absent.csv" in refused(capfd, "predict", model, "absent.csv")

@@ -53,6 +53,7 @@ PLAN_SOUNDING_STEPS = 8  # first steps with uneven shares on purpose, to tell fi
 PLAN_PROBE_EVERY_STEPS = (
     50  # so often a node without a share gets one sample, to see whether it has recovered
 )
+SLOW_LINK_MIN_S = 0.02  # a step; a quicker link is never to blame
 SLOW_LINK_FACTOR = 3.0  # a link is to blame for a slow step only if it takes so much longer than all others
 
 # Status

@@ -10,7 +10,7 @@ import torch
 import typer
 
 from daisychain import kernels
-from daisychain.base.errors import ConfigError
+from daisychain.base.errors import CheckpointError, ConfigError
 from daisychain.base.files import write_atomic
 from daisychain.base.log import say
 from daisychain.cluster.storage import checkpoint
@@ -29,13 +29,26 @@ OwnTask = Annotated[
 
 
 def restore(path: Path, allow: str | None) -> tuple[Meta, Task, torch.nn.Module]:
-    """The task and the model of a checkpoint, ready to answer."""
+    """The task and the model of a checkpoint, or of a run's folder, ready to answer."""
+    path = path / "model.safetensors" if path.is_dir() else path
     meta = checkpoint.read_meta(path)
     task = restore_task(meta.task, meta.description, allow)
+    if allow is None:
+        _check_size(path, task)
     kernels.default().choose(quiet=True)
     model = build_model(task)
     load_model(path, model)
     return meta, task, model.eval()
+
+
+def _check_size(path: Path, task: Task) -> None:
+    """Refuse a description whose model is larger than the file, before memory is taken for it."""
+    with torch.device("meta"):
+        numbers = sum(parameter.numel() for parameter in build_model(task).parameters())
+    if numbers * 4 > path.stat().st_size:
+        raise CheckpointError(
+            f"checkpoint {path} describes a model of {numbers:,} numbers, more than it holds."
+        )
 
 
 def predict(
@@ -69,9 +82,10 @@ def generate(
         raise ConfigError(
             f"{path} is a model of task {meta.task!r}, which writes no text; use `daisychain predict`."
         )
+    pieces = made_by.generate(model, prompt, tokens, temperature, seed)
     out = sys.stdout.buffer
     out.write(prompt.encode(errors="surrogateescape"))
-    for piece in made_by.generate(model, prompt, tokens, temperature, seed):
+    for piece in pieces:
         out.write(piece)
         out.flush()
     out.write(b"\n")

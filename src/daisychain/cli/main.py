@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
 
+from daisychain.base import limits
 from daisychain.base.errors import DaisyError, FleetError
 from daisychain.cli import doctor, inference, train, units
 
@@ -21,13 +23,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(train.train)
-app.command()(units.verify)
-app.command()(inference.predict)
-app.command()(inference.generate)
-app.command()(inference.export)
-app.command()(doctor.doctor)
+for command in (
+    train.train, units.verify, inference.predict, inference.generate, inference.export, doctor.doctor
+):  # fmt: skip
+    app.command()(command)
 app.add_typer(units.app, name="units")
+COMMANDS = ("train", "verify", "predict", "generate", "export", "doctor", "units")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"daisychain {metadata.version('daisychain')}, contract {limits.CONTRACT_VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Must be the same on every node.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -45,9 +62,9 @@ def run(arguments: Sequence[str]) -> int:
             end_process(error.exit_code)
         return error.exit_code
     except _UsageProblem as error:
-        _say_error(
-            f"{error.format_message()} (daisychain {' '.join(arguments[:1])} --help shows the options)"
-        )
+        if message := error.format_message():  # without one the help has just been shown
+            known = arguments[:1] if arguments[0] in COMMANDS else []
+            _say_error(f"{message} ({' '.join(['daisychain', *known])} --help shows what there is)")
         return 2
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,9 +2,10 @@
 
 import contextlib
 import os
+import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def metric_in_words(name: str, value: float) -> str:
     return f"{name} {value:.1%}" if name in PERCENT else f"{name} {value:.4g}"
 
 
-def summary(done: Summary, task: Task, kernel: str) -> None:
+def summary(done: Summary, task: Task, kernel: str, arguments: Sequence[str]) -> None:
     """What a newcomer wants to know of a run that has ended, and what to do next."""
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     rows.add_column(style="dim")
@@ -101,7 +102,7 @@ def summary(done: Summary, task: Task, kernel: str) -> None:
         rows.add_row("checkpoint", str(done.checkpoint))
     if done.model:
         rows.add_row("model", str(done.model))
-    rows.add_row("next", f"{_command()} {_next(done, task)}")
+    rows.add_row("next", f"{_command()} {_next(done, task, arguments)}")
     title = "stopped" if done.stopped else "done"
     console.print(Text(f"\n{done.task}: {title}", style="bold green"))
     console.print(rows)
@@ -115,11 +116,16 @@ def _command() -> str:
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
-def _next(done: Summary, task: Task) -> str:
+def _next(done: Summary, task: Task, arguments: Sequence[str]) -> str:
+    """The command for what a person will want now: to use the model, or to go on with the run."""
     if done.model:
         own_code = f" --task {done.task}" if ":" in done.task else ""
         return task.usage.format(model=done.model) + own_code
-    return f"train --resume --name {done.checkpoint.parent.parent.name} …" if done.checkpoint else "--help"
+    if done.checkpoint is None:
+        return "train --help"
+    pairs = zip(["", *arguments], arguments, strict=False)
+    again = [a for before, a in pairs if before != "--name" and a not in ("--name", "--resume", "--json")]
+    return shlex.join([*again, "--resume", "--name", done.checkpoint.parent.parent.name])
 
 
 def _replicas_in_words(done: Summary) -> str:

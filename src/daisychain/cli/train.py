@@ -10,6 +10,7 @@ import typer
 
 from daisychain import kernels
 from daisychain.base import limits
+from daisychain.base.errors import ConfigError
 from daisychain.base.files import write_atomic
 from daisychain.base.log import say
 from daisychain.cli import show
@@ -106,6 +107,8 @@ def train(
         interface=interface,
         address=address,
     )
+    if save and (save.is_dir() or not save.absolute().parent.is_dir()):
+        raise ConfigError(f"--save {save} is a folder or lies in none; give the path of a file.")
     options = TaskOptions(data, target, seed, arithmetic, backward, width, layers, sequence)  # type: ignore[arg-type]
     loaded = load_task(task, options, quiet=os.environ.get(LAUNCHED) == "1")
     config = TrainConfig(
@@ -129,12 +132,12 @@ def train(
     if not request.leads:
         say(f"done at step {summary.steps}, state {summary.state_hashes[0][:16]}…")
         return
-    if save and summary.model:
-        write_atomic(save, summary.model.read_bytes())
     kernel = kernels.default(request.device.device.type).name
-    show.summary(summary, loaded, kernel)
+    show.summary(summary, loaded, kernel, context.obj)
     if as_json:
         print(json.dumps(show.as_json(summary, loaded, kernel)), flush=True)
+    if save and summary.model:
+        write_atomic(save, summary.model.read_bytes())
 
 
 def _launch(nodes: int, arguments: Sequence[str], task: Task, request: RunRequest) -> int:

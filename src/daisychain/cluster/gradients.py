@@ -98,6 +98,7 @@ class FlatGradient:
 
     def _arrived(self, parameter: int) -> None:
         bucket = self._bucket_of[parameter]
+        self._claim(parameter)
         if bucket < len(self._pending):
             raise TaskError(
                 f"the gradient of {self._names[parameter]} arrived twice in one step; "
@@ -106,6 +107,13 @@ class FlatGradient:
         self._missing[bucket] -= 1
         while len(self._pending) < len(self._buckets) and self._missing[len(self._pending)] == 0:
             self._send_next()
+
+    def _claim(self, i: int) -> None:
+        """A task that calls `zero_grad` makes autograd lay a gradient elsewhere: bring it into the flat vector."""
+        parameter, view = self._parameters[i], self._views[i]
+        if parameter.grad is not None and parameter.grad.data_ptr() != view.data_ptr():
+            view.copy_(parameter.grad)
+            parameter.grad = view
 
     def _send_next(self) -> None:
         first, last = self._buckets[len(self._pending)]

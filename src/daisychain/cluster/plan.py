@@ -119,6 +119,7 @@ class Planner:
     overhead_samples: float = 0.0
     observed_steps: int = 0
     left_out: dict[int, str] = field(default_factory=dict)  # rank → why it gets nothing
+    _said: tuple[int, ...] = ()  # the shares that a person was told last
     _warm: bool = False
     _times_s: list[dict[int, list[float]]] = field(default_factory=list)
 
@@ -126,6 +127,7 @@ class Planner:
         nodes = len(self.roster)
         even = [1.0] * nodes
         self.shares = self.shares or divide_by_speed(self.batch_samples, even, self.share_min_samples)[0]
+        self._said = self.shares
         self.speeds = self.speeds or [0.0] * nodes
         self.fixed = self.fixed or nodes == 1
         self._times_s = [{} for _ in self.roster]
@@ -237,7 +239,10 @@ class Planner:
         shares, reasons = self._best()
         if self._cost_s(shares) >= self._cost_s(self.shares) * (1.0 - limits.PLAN_HYSTERESIS):
             return []
-        notes = [f"shares are now {', '.join(map(str, shares))} samples (nodes in order)."]
+        notes = []
+        if max(abs(new - old) for new, old in zip(shares, self._said, strict=True)) * 4 > self.batch_samples:
+            notes.append(f"shares are now {', '.join(map(str, shares))} samples (nodes in order).")
+            self._said = shares
         for rank, reason in reasons.items():
             if rank not in self.left_out:
                 notes.append(f"node {rank} gets no samples: {reason}; it still receives every update.")
@@ -252,7 +257,10 @@ class Planner:
             by_link = sorted((i for i, n in enumerate(shares) if n), key=lambda i: self.link_s[i])
             last, others = by_link[-1], by_link[:-1]
             # Links are measured once and coarsely: only one that stands out can be to blame.
-            if self.link_s[last] < limits.SLOW_LINK_FACTOR * max(self.link_s[i] for i in others):
+            slow_s = max(
+                limits.SLOW_LINK_MIN_S, limits.SLOW_LINK_FACTOR * max(self.link_s[i] for i in others)
+            )
+            if self.link_s[last] < slow_s:
                 break
             fewer = [0.0 if i == last else v for i, v in enumerate(speeds)]
             without, slow_without = divide_by_speed(self.batch_samples, fewer, self.share_min_samples)

@@ -47,6 +47,7 @@ class Replica:
         for parameter, view in zip(self.trainable.values(), self.views(self._device_weights), strict=True):
             view.copy_(parameter.data)
             parameter.data = view
+        self._views = self.views(self._device_weights)
         weights.copy_(self._device_weights)
         self.flat: F32 = weights.numpy()
         self._weights = weights
@@ -59,6 +60,15 @@ class Replica:
         """`flat` cut and shaped like the trainable parameters, in order."""
         spans = zip(self.edges[:-1], self.edges[1:], strict=True)
         return [flat[a:b].view(p.shape) for (a, b), p in zip(spans, self.trainable.values(), strict=True)]
+
+    def check_own(self) -> None:
+        """Refuse a model whose parameters are not the ones taken over: what they learn would be lost. TaskError."""
+        now = dict(self.model.named_parameters())
+        for (name, parameter), view in zip(self.trainable.items(), self._views, strict=True):
+            if now.get(name) is not parameter or parameter.data_ptr() != view.data_ptr():
+                raise TaskError(
+                    f"parameter {name} was replaced while the task computed; change weights in place or not at all."
+                )
 
     def publish(self) -> None:
         """Make changes of `flat` visible to the model, and to whoever caches by a tensor's version."""

@@ -54,6 +54,7 @@ def compute_share(
     try:
         if len(ids):
             loss, count = _loss(task, replica, ids)
+            replica.check_own()
             loss_sum = float(loss.detach())
             if not math.isfinite(loss_sum):
                 raise NonFiniteError(f"the loss is {loss_sum}")

@@ -6,7 +6,6 @@ step where it is not) a product is checked by the NumPy contract itself.
 
 import random
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -18,35 +17,66 @@ from daisychain.kernels.proof import operand, same_bits
 from daisychain.numerics import block_edges, block_product, quantise
 from daisychain.numerics.blocks import F32, I64
 
-_CHOICES = 64  # sets of cells prepared for each shape, used in turn
+_SETS = 64  # of cells, drawn at once
 
 
-@lru_cache(maxsize=512)
-def _cells(rows: int, columns: int) -> I64:
-    """Sets of cells (choices, cells, 2): corners, then edges of tiles, then anywhere."""
-    generator = np.random.Generator(np.random.PCG64(rows * 65_537 + columns))
+class _Walk:
+    """Places 0 … length − 1 in random order, each once before any comes again."""
 
-    def edges(length: int) -> I64:
-        near = [e + d for e in range(0, length + 1, 16) for d in (-1, 0) if 0 <= e + d < length]
-        return np.array([*near, length - 1], np.int64)
+    def __init__(self, length: int, generator: np.random.Generator) -> None:
+        self._length, self._generator = length, generator
+        self._left = generator.permutation(length)
 
-    corners = np.array([(0, 0), (rows - 1, columns - 1), (0, columns - 1), (rows - 1, 0)])
-    cells = np.empty((_CHOICES, limits.AUDIT_CORNERS + limits.AUDIT_EDGES + limits.AUDIT_RANDOM, 2), np.int64)
-    first, second = limits.AUDIT_CORNERS, limits.AUDIT_CORNERS + limits.AUDIT_EDGES
-    cells[:, :first] = corners[np.arange(_CHOICES * first) % 4].reshape(_CHOICES, first, 2)
-    for axis, length in enumerate((rows, columns)):
-        cells[:, first:second, axis] = generator.choice(edges(length), (_CHOICES, second - first))
-        cells[:, second:, axis] = generator.integers(0, length, (_CHOICES, cells.shape[1] - second))
-    return cells
+    def take(self, count: int) -> I64:
+        while len(self._left) < count:
+            self._left = np.concatenate([self._left, self._generator.permutation(self._length)])
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken
+
+
+class _Cells:
+    """Which cells of the products of one shape are looked at, product after product.
+
+    Opposite corners, an edge of a tile, and places anywhere that cover every row and every column in turn.
+    """
+
+    def __init__(self, rows: int, columns: int, generator: np.random.Generator) -> None:
+        self._shape, self._generator = (rows, columns), generator
+        self._walks = [_Walk(length, generator) for length in self._shape]
+        self._sets: list[I64] = []
+
+    def next(self) -> I64:
+        """Cells (count, 2) of the next product of this shape."""
+        if not self._sets:
+            self._sets = list(self._draw())
+        return self._sets.pop()
+
+    def _draw(self) -> I64:
+        rows, columns = self._shape
+        first, second = limits.AUDIT_CORNERS, limits.AUDIT_CORNERS + limits.AUDIT_EDGES
+        corners = np.array([(0, 0), (rows - 1, columns - 1), (0, columns - 1), (rows - 1, 0)])
+        cells = np.empty((_SETS, second + limits.AUDIT_RANDOM, 2), np.int64)
+        cells[:, :first] = corners[np.arange(_SETS * first) % 4].reshape(_SETS, first, 2)
+        for axis, length in enumerate(self._shape):
+            near = [e + d for e in range(0, length + 1, 16) for d in (-1, 0) if 0 <= e + d < length]
+            cells[:, first:second, axis] = self._generator.choice(
+                [*near, length - 1], (_SETS, second - first)
+            )
+            cells[:, second:, axis] = self._walks[axis].take(_SETS * limits.AUDIT_RANDOM).reshape(_SETS, -1)
+        return cells
 
 
 class Auditor:
-    """Finds wrong bits in live products. `seed` decides which products the NumPy contract looks at."""
+    """Finds wrong bits in live products.
 
-    def __init__(self, seed: int = 0) -> None:
-        self.products = 0
+    Without a `seed` each process looks at other cells, so that many nodes see more than one.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
         self.cells = 0
         self._random = random.Random(seed)
+        self._generator = np.random.default_rng(seed)
+        self._shapes: dict[tuple[int, int, int], _Cells] = {}
         self._compiled = compiled.CompiledElementwise().unavailable() is None and _checker_works()
         self._steps = 0
         self._this_step = 0  # products so far
@@ -64,9 +94,7 @@ class Auditor:
         if not y.numel():
             return None
         number, self._this_step = self._this_step, self._this_step + 1
-        sets = _cells(*y.shape)
-        cells = sets[self.products % len(sets)]
-        self.products += 1
+        cells = self.cells_of(a, b)
         by_contract = number == self._chosen
         if self._compiled and y.device.type == "cpu":
             self.cells += len(cells)
@@ -79,6 +107,13 @@ class Auditor:
             self.cells += len(cells)
             return _find_by_contract(a, b, edges, cells, y)
         return None
+
+    def cells_of(self, a: Operand, b: Operand) -> I64:
+        """The cells (count, 2) to look at in the next product of this shape."""
+        shape = (a.rows, a.length, b.rows)
+        if shape not in self._shapes:
+            self._shapes[shape] = _Cells(a.rows, b.rows, self._generator)
+        return self._shapes[shape].next()
 
     def find_rounding_fault(
         self, what: str, x: torch.Tensor, y: torch.Tensor, wanted: Callable[[F32], F32]

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,7 +16,7 @@ from daisychain.kernels.backend import Backend, Operand
 from daisychain.kernels.compiled import CompiledElementwise
 from daisychain.kernels.elementwise import PlainElementwise
 from daisychain.kernels.int_mm import IntMm
-from daisychain.kernels.proof import admission_cases, find_fault
+from daisychain.kernels.proof import admission_cases, contract_product, find_fault, same_bits
 from daisychain.kernels.sgemm import Sgemm
 from daisychain.kernels.unit_backends import neural_backend, table_backend
 from daisychain.numerics import block_edges, block_relu, check_contraction
@@ -28,6 +28,7 @@ DEFAULT_SHAPES: Mapping[Shape, int] = {(256, 256, 256, 1, 1): 1, (256, 256, 256,
 TIMED_SHAPES = 6  # of the task's shapes, the heaviest
 TIMING_ROUNDS = 5
 LAST_RESORT = "table"
+FLOAT32 = "float32"
 
 
 @dataclass(frozen=True)
@@ -155,33 +156,49 @@ class Kernels:
         return admitted
 
     def time(self, names: Sequence[str]) -> list[Verdict]:
-        """Time admitted backends against float32, alternating, at the heaviest shapes seen (median of rounds)."""
+        """Prove admitted backends at the heaviest shapes seen too, and time them against float32, in turns.
+
+        Returns the verdicts of those that are still admitted. A time is the median of several rounds.
+        """
         shapes = Counter(self.shapes or DEFAULT_SHAPES)
         heaviest = sorted(shapes, key=lambda s: -shapes[s] * s[0] * s[1] * s[2])[:TIMED_SHAPES]
-        seconds = dict.fromkeys(names, 0.0)
-        float_seconds = 0.0
+        seconds: dict[str, float] = defaultdict(float)
         for shape in heaviest:
             rows_a, length, rows_b, axis_a, axis_b = shape
             a, b = self._random(rows_a, length, axis_a), self._random(rows_b, length, axis_b)
-            edges = _edges(length, None)
-            rounds: dict[str, list[float]] = {name: [] for name in (*names, "")}
-            for _ in range(TIMING_ROUNDS):
-                for name, times in rounds.items():
-                    start = time.perf_counter()
-                    if name:
-                        self.backends[name].product(a, b, edges)
-                    else:
-                        a.part(0, length) @ b.part(0, length).t()
-                    if self.device.type == "cuda":
-                        torch.cuda.synchronize()
-                    times.append(time.perf_counter() - start)
-            medians = {name: sorted(times)[TIMING_ROUNDS // 2] for name, times in rounds.items()}
-            float_seconds += shapes[shape] * medians[""]
-            for name in names:
-                seconds[name] += shapes[shape] * medians[name]
+            names = [name for name in names if self._right_at(name, a, b)]
+            for name, median_s in self._medians(names, a, b).items():
+                seconds[name] += shapes[shape] * median_s
         for name in names:
-            self.verdicts[name] = replace(self.verdicts[name], ratio=seconds[name] / max(float_seconds, 1e-9))
+            ratio = seconds[name] / max(seconds[FLOAT32], 1e-9)
+            self.verdicts[name] = replace(self.verdicts[name], ratio=ratio)
         return [self.verdicts[name] for name in names]
+
+    def _right_at(self, name: str, a: Operand, b: Operand) -> bool:
+        """Whether a backend has the contract's bits for these operands; if not, it is not admitted any more."""
+        edges = _edges(a.length, None)
+        wanted = contract_product(a.rows_last().cpu().numpy(), b.rows_last().cpu().numpy(), edges)
+        if same_bits(self.backends[name].product(a, b, edges).cpu().numpy(), wanted):
+            return True
+        fault = f"wrong bits in a product of the task's own shape, {a.rows}×{a.length}×{b.rows}"
+        self.verdicts[name] = Verdict(name, False, fault)
+        warn(f"kernel {name} is not used: {fault}.")
+        return False
+
+    def _medians(self, names: Sequence[str], a: Operand, b: Operand) -> dict[str, float]:
+        edges = _edges(a.length, None)
+        rounds: dict[str, list[float]] = {name: [] for name in (*names, FLOAT32)}
+        for _ in range(TIMING_ROUNDS):
+            for name, times in rounds.items():
+                start = time.perf_counter()
+                if name == FLOAT32:
+                    a.part(0, a.length) @ b.part(0, b.length).t()
+                else:
+                    self.backends[name].product(a, b, edges)
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize()
+                times.append(time.perf_counter() - start)
+        return {name: sorted(times)[TIMING_ROUNDS // 2] for name, times in rounds.items()}
 
     def _random(self, rows: int, length: int, axis: int) -> Operand:
         return Operand(torch.randn((rows, length) if axis == 1 else (length, rows), device=self.device), axis)

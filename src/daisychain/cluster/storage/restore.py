@@ -41,7 +41,7 @@ def resume(path: Path, setup: Mapping[str, Any], replica: Replica, optimizer: Op
         )
     if meta.step >= setup["steps"]:
         raise CheckpointError(
-            f"checkpoint {path} has {meta.step} steps done already; ask for more than {meta.step}."
+            f"checkpoint {path} has {meta.step} steps done already; ask for more in all, with --steps."
         )
     return _load(path, replica, optimizer)
 
