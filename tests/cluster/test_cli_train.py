@@ -264,3 +264,14 @@ def test_doctor_says_what_this_machine_has(tmp_path):
     report = run.stderr.decode()
     for word in ("python", "torch", "memory", "device", "kernel", "interfaces", "coordinator"):
         assert word in report
+
+
+def test_a_resumed_run_goes_on_as_it_began(tmp_path):
+    settings = ["--task", "text", "--width", 32, "--sequence", 64, "--lr", 0.002, "--checkpoint-every", 4]
+    whole = train(*settings, "--steps", 8, "--name", "whole", cwd=tmp_path)
+    train(*settings, "--steps", 8, "--name", "cut", cwd=tmp_path)
+    (tmp_path / "runs/cut/checkpoints/step-00000008.safetensors").unlink()
+    resumed = train("--name", "cut", "--resume", cwd=tmp_path)
+    assert resumed["task"] == "text"
+    assert resumed["steps"] == 8
+    assert resumed["state_hashes"] == whole["state_hashes"]

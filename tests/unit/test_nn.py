@@ -189,6 +189,13 @@ def test_models_learn_in_every_arithmetic(arithmetic):
         assert loss().item() < first / 2
 
 
+def test_weights_have_the_same_names_in_every_arithmetic():
+    int8, plain = (MLP([4, 8, 2], arithmetic) for arithmetic in ("int8", "float"))
+    plain.load_state_dict(int8.state_dict())
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(plain(x), int8(x), atol=0.05, rtol=0.05)
+
+
 def test_a_transformer_looks_only_back():
     torch.manual_seed(2)
     model = Transformer(TransformerConfig(20, 16, 2, 4, 16))

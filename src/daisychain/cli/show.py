@@ -5,7 +5,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from daisychain.cluster.config import Summary, TrainConfig
 from daisychain.cluster.storage.progress import StepReport
+from daisychain.cluster.storage.run_folder import RUNS
 from daisychain.tasks import Task
 
 PLAIN_LINES = 20  # of a run whose output is not a terminal
@@ -82,7 +83,7 @@ def metric_in_words(name: str, value: float) -> str:
     return f"{name} {value:.1%}" if name in PERCENT else f"{name} {value:.4g}"
 
 
-def summary(done: Summary, task: Task, kernel: str, arguments: Sequence[str]) -> None:
+def summary(done: Summary, task: Task, kernel: str) -> None:
     """What a newcomer wants to know of a run that has ended, and what to do next."""
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     rows.add_column(style="dim")
@@ -102,7 +103,7 @@ def summary(done: Summary, task: Task, kernel: str, arguments: Sequence[str]) ->
         rows.add_row("checkpoint", str(done.checkpoint))
     if done.model:
         rows.add_row("model", str(done.model))
-    rows.add_row("next", f"{_command()} {_next(done, task, arguments)}")
+    rows.add_row("next", f"{_command()} {_next(done, task)}")
     title = "stopped" if done.stopped else "done"
     console.print(Text(f"\n{done.task}: {title}", style="bold green"))
     console.print(rows)
@@ -116,16 +117,16 @@ def _command() -> str:
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
-def _next(done: Summary, task: Task, arguments: Sequence[str]) -> str:
+def _next(done: Summary, task: Task) -> str:
     """The command for what a person will want now: to use the model, or to go on with the run."""
     if done.model:
         own_code = f" --task {done.task}" if ":" in done.task else ""
         return task.usage.format(model=done.model) + own_code
     if done.checkpoint is None:
         return "train --help"
-    pairs = zip(["", *arguments], arguments, strict=False)
-    again = [a for before, a in pairs if before != "--name" and a not in ("--name", "--resume", "--json")]
-    return shlex.join([*again, "--resume", "--name", done.checkpoint.parent.parent.name])
+    folder = done.checkpoint.parents[1]
+    place = [] if folder.parent == RUNS else ["--runs", str(folder.parent)]
+    return shlex.join(["train", "--resume", "--name", folder.name, *place, "--nodes", str(done.nodes)])
 
 
 def _replicas_in_words(done: Summary) -> str:

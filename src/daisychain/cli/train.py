@@ -20,7 +20,7 @@ from daisychain.cluster.fleet.launch import check_local_nodes, launch_local, tra
 from daisychain.cluster.fleet.launched import LAUNCHED, listen_to_launcher
 from daisychain.cluster.fleet.settings import cluster_from_environment
 from daisychain.cluster.run import RunRequest, open_folder, resume_point, run_node
-from daisychain.cluster.storage.run_folder import RUNS
+from daisychain.cluster.storage.run_folder import RUNS, check_name, newest_run, read_config
 from daisychain.cluster.trial import try_quietly
 from daisychain.tasks import Task, TaskOptions, load_task
 
@@ -29,9 +29,15 @@ def _panel(name: str) -> Callable[..., Any]:
     """Options that `--help` shows under one heading."""
 
     def option(
-        text: str, *names: str, env: str | None = None, parser: Callable[[str], Any] | None = None
+        text: str,
+        *names: str,
+        env: str | None = None,
+        parser: Callable[[str], Any] | None = None,
+        eager: bool = False,
     ) -> Any:
-        return typer.Option(*names, help=text, envvar=env, rich_help_panel=name, parser=parser)
+        return typer.Option(
+            *names, help=text, envvar=env, rich_help_panel=name, parser=parser, is_eager=eager
+        )
 
     return option
 
@@ -49,6 +55,28 @@ def _number(text: str) -> float:
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number") from None
 
+
+def _recall(context: typer.Context, value: bool) -> None:
+    """With --resume, make the settings that the run began with the defaults of every flag.
+
+    The callback of a flag that is never given: read last of the eager ones, and before all others.
+    """
+    if context.params.get("resume"):
+        runs, name = Path(context.params["runs"]), context.params.get("name")
+        recorded = read_config(runs / check_name(name) if name else newest_run(runs))
+        flags = {
+            NAMES_OF_SETTINGS.get(key, key): value for key, value in recorded.items() if value is not None
+        }
+        context.default_map = {**(context.default_map or {}), **flags}
+
+
+#: Settings of a run that are called otherwise on the command line.
+NAMES_OF_SETTINGS = {
+    "batch_samples": "batch",
+    "learning_rate": "lr",
+    "warmup_steps": "warmup",
+    "checkpoint_every_steps": "checkpoint_every",
+}
 
 _task, _run, _cluster = _panel("Task and model"), _panel("Run"), _panel("Cluster")
 
@@ -76,9 +104,12 @@ def train(
     seed: Annotated[int, _run("Seed of weights and sample order.", parser=_whole)] = limits.DEFAULT_SEED,
     plan: Annotated[str, _run("Shares: measured (they follow the speeds) or equal.")] = "measured",
     device: Annotated[str, _run("auto, cpu, cuda or cuda:N.")] = "auto",
-    name: Annotated[str | None, _run("Name of the run's folder.")] = None,
-    runs: Annotated[Path, _run("Where run folders are kept.")] = RUNS,
-    resume: Annotated[bool, _run("Go on with the run --name, or with the newest.", "--resume")] = False,
+    name: Annotated[str | None, _run("Name of the run's folder.", eager=True)] = None,
+    runs: Annotated[Path, _run("Where run folders are kept.", eager=True)] = RUNS,
+    resume: Annotated[
+        bool, _run("Go on with the run --name, or with the newest, as it began.", "--resume", eager=True)
+    ] = False,
+    recall: Annotated[bool, typer.Option("--recall", hidden=True, is_eager=True, callback=_recall)] = False,
     checkpoint_every: Annotated[
         int, _run("Steps between checkpoints.", parser=_whole)
     ] = limits.CHECKPOINT_EVERY_STEPS,
@@ -133,7 +164,7 @@ def train(
         say(f"done at step {summary.steps}, state {summary.state_hashes[0][:16]}…")
         return
     kernel = kernels.default(request.device.device.type).name
-    show.summary(summary, loaded, kernel, context.obj)
+    show.summary(summary, loaded, kernel)
     if as_json:
         print(json.dumps(show.as_json(summary, loaded, kernel)), flush=True)
     if save and summary.model:

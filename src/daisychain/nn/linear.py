@@ -114,6 +114,13 @@ class VerifiedLinear(nn.Linear):
         )
 
 
+class _FloatReLU(nn.Linear):
+    """ReLU inside, so that weights have the same names in every arithmetic."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x).relu()
+
+
 def make_linear(
     in_features: int,
     out_features: int,
@@ -125,8 +132,7 @@ def make_linear(
 ) -> nn.Module:
     """A linear layer, with ReLU if wanted, in `int8`, `int8x3` or `float` arithmetic."""
     if arithmetic == "float":
-        linear = nn.Linear(in_features, out_features, bias)
-        return nn.Sequential(linear, nn.ReLU()) if relu else linear
+        return (_FloatReLU if relu else nn.Linear)(in_features, out_features, bias)
     if arithmetic not in ("int8", "int8x3"):
         raise ConfigError(f"arithmetic {arithmetic!r} is not known; use int8, int8x3 or float.")
     return VerifiedLinear(

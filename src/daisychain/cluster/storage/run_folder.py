@@ -152,6 +152,15 @@ class RunFolder:
                 folder.rmdir()
 
 
+def read_config(path: Path) -> dict[str, Any]:
+    """What `config.json` of a run's folder says; empty where there is none that can be read."""
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
 def newest_run(runs: Path) -> Path:
     """The run that wrote a checkpoint last. Raises RunFolderError if there is none."""
     checkpoints = [*runs.glob("*/checkpoints/step-*.safetensors")]
