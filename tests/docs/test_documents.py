@@ -251,3 +251,13 @@ def test_no_file_names_a_folder_of_this_machine_or_a_registry() -> None:
         text = (ROOT / name).read_bytes().decode(errors="replace")
         found |= {(name, match) for match in FOLDERS.findall(text) + REGISTRIES.findall(text)}
     assert found == {TORCH_INDEX}
+
+
+def test_no_table_waits_for_its_figures() -> None:
+    rows = [
+        line
+        for path in DOCUMENTS
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line[:1] == "|"
+    ]
+    assert [row for row in rows if re.search(r"\| [A-Z]+_[A-Z]+ \|", row)] == []
