@@ -157,9 +157,13 @@ def test_state_hash_sees_everything():
     assert len({base, *hashes}) == len(hashes) + 1
 
 
+def digests(state):
+    return {name: tensor_digest(value) for name, value in state.items()}
+
+
 def test_first_difference_names_the_tensor():
     mine = {"a": np.zeros(2), "b": np.ones(2)}
-    other = {name: tensor_digest(value) for name, value in mine.items()}
-    assert first_difference(mine, other) is None
-    assert first_difference({**mine, "b": np.array([1.0, 1.0000001])}, other) == "b"
-    assert first_difference(mine, {"a": other["a"]}) == "b"
+    other = digests(mine)
+    assert first_difference(digests(mine), other) is None
+    assert first_difference(digests({**mine, "b": np.array([1.0, 1.0000001])}), other) == "b"
+    assert first_difference(digests(mine), {"a": other["a"]}) == "b"

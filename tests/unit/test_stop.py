@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from daisychain.cluster.stop import EXIT_CODE, stop_on_signal
+from daisychain.base.errors import INTERRUPTED
+from daisychain.cluster.stop import stop_on_signal
 
 WAITER = """
 import sys
@@ -36,7 +37,7 @@ def test_the_first_signal_asks_and_the_second_ends(mode):
         assert process.stdout.readline() == "asked\n"
         if mode == "stuck":
             process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == (0 if mode == "clean" else EXIT_CODE)
+        assert process.wait(timeout=20) == (0 if mode == "clean" else INTERRUPTED)
     finally:
         process.kill()
         process.wait()

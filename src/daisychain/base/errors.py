@@ -4,6 +4,8 @@ A message names the thing, its value and what to do about it. The command line p
 a traceback, and ends with `exit_code`.
 """
 
+INTERRUPTED = 130  # the exit code that shells show for an interrupted program
+
 
 class DaisyError(Exception):
     """Base of all deliberate errors."""
@@ -64,7 +66,7 @@ class FleetError(DaisyError):
 class StoppedError(FleetError):
     """A person asked for the end before there was anything to keep."""
 
-    exit_code = 130  # as shells show it
+    exit_code = INTERRUPTED
 
 
 class PeerLostError(FleetError):

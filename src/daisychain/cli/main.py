@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from daisychain.base import limits
-from daisychain.base.errors import DaisyError, FleetError
+from daisychain.base.errors import INTERRUPTED, DaisyError, FleetError
 from daisychain.cli import doctor, inference, train, units
 
 #: The base of all usage errors, wherever this version of typer keeps it.
@@ -73,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
         _say_error(f"{error.filename or 'the system'}: {error.strerror or error}.")
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        return 130
+        return INTERRUPTED
 
 
 def _say_error(message: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from daisychain import numerics
 from daisychain.base import errors
 from daisychain.base.errors import DaisyError, FleetError, TaskError
 
@@ -120,5 +121,4 @@ def decode_digests(data: bytes) -> dict[str, str]:
 
 def first_unequal(reference: Mapping[str, str], other: Mapping[str, str]) -> str:
     """The first name, in name order, whose digest is not the same."""
-    names = sorted(reference.keys() | other.keys(), key=lambda name: name.encode())
-    return next((name for name in names if reference.get(name) != other.get(name)), "the step number")
+    return numerics.first_difference(reference, other) or "the step number"

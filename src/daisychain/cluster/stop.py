@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-EXIT_CODE = 130  # what shells show for an interrupted program
+from daisychain.base.errors import INTERRUPTED
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
         while data := read.recv(1):
             if data[0] in (signal.SIGINT, signal.SIGTERM):
                 if requested.is_set():
-                    os._exit(EXIT_CODE)
+                    os._exit(INTERRUPTED)
                 requested.set()
 
     def nothing(number: int, frame: FrameType | None) -> None:

@@ -14,10 +14,8 @@ def try_kernels(task: Task, samples: int, device: torch.device) -> None:
     """Try the task on as many samples as a node will have, choose the kernel by the shapes it met, and say which."""
     registry = try_quietly(task, samples, device)
     if registry.shapes:
-        chosen = registry.choose(quiet=True)
-        timed = [v for v in registry.verdicts.values() if v.admitted and v.ratio is not None]
-        why = "the fastest of " + ", ".join(f"{v.name} {v.ratio:.2f}" for v in timed) + " × float32"
-        say(f"kernel: {chosen.name} ({why if timed else 'forced, or the last that passed its proof'})")
+        registry.choose(quiet=True)
+        say(f"kernel: {registry.choice}")
 
 
 def try_quietly(task: Task, samples: int, device: torch.device) -> Kernels:

@@ -75,6 +75,7 @@ class Kernels:
         self.counts = counts
         self._forced = forced
         self._active: Backend | None = None
+        self.choice = "none"  # the backend that works and why, in words
 
     @property
     def active(self) -> Backend:
@@ -141,9 +142,10 @@ class Kernels:
         return verdict
 
     def _use(self, name: str, reason: str, quiet: bool) -> None:
-        if not quiet and (self._active is None or self._active.name != name):
-            say(f"kernel: {name} ({reason})")
-        self._active = self.backends[name]
+        changed = self._active is None or self._active.name != name
+        self._active, self.choice = self.backends[name], f"{name} ({reason})"
+        if changed and not quiet:
+            say(f"kernel: {self.choice}")
 
     def _candidates(self) -> list[str]:
         """Admitted backends for work; a plain twin only where its compiled one is not admitted."""

@@ -26,9 +26,7 @@ def state_hash(state: State, step: int) -> bytes:
     return total.digest()
 
 
-def first_difference(mine: State, other_digests: Mapping[str, bytes]) -> str | None:
-    """The first name, in name order, whose tensor is not the same on the other replica."""
-    for name in sorted(set(mine) | set(other_digests), key=lambda n: n.encode()):
-        if name not in mine or other_digests.get(name) != tensor_digest(mine[name]):
-            return name
-    return None
+def first_difference(mine: Mapping[str, object], other: Mapping[str, object]) -> str | None:
+    """The first name, in name order, whose digest is not the same in both tables."""
+    names = sorted(mine.keys() | other.keys(), key=lambda name: name.encode())
+    return next((name for name in names if mine.get(name) != other.get(name)), None)

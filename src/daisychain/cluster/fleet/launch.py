@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from daisychain.base import limits
 from daisychain.base.clock import Clock, SystemClock
-from daisychain.base.errors import ConfigError, RunFolderError
+from daisychain.base.errors import INTERRUPTED, ConfigError, RunFolderError
 from daisychain.base.log import say, warn
 from daisychain.cluster.fleet.launched import LAUNCHED, STOP
 from daisychain.cluster.fleet.network import open_free_port
@@ -23,7 +23,6 @@ from daisychain.cluster.fleet.settings import LISTEN_FD
 LOCAL_ADDRESS = "127.0.0.1"
 POLL_S = 0.05
 KILL_LIMIT_S = 5.0
-INTERRUPTED = 130  # as shells show it
 TAIL_LINES = 12
 TAIL_BYTES = 1 << 14
 
