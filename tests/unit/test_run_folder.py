@@ -9,7 +9,14 @@ import sys
 import pytest
 
 from daisychain.base.errors import RunFolderError
-from daisychain.cluster.storage.run_folder import RunFolder, check_name, fresh_name, newest_run, run_id_of
+from daisychain.cluster.storage.run_folder import (
+    RunFolder,
+    check_name,
+    complete_metrics,
+    fresh_name,
+    newest_run,
+    run_id_of,
+)
 
 HOLDER = """
 import sys, time
@@ -150,3 +157,16 @@ def test_a_run_keeps_its_id_and_its_config_when_it_goes_on(tmp_path):
     for junk in ("", "[]", "7", "{}", '{"run_id": 7}'):
         (tmp_path / "one" / "config.json").write_text(junk)
         assert run_id_of(tmp_path / "one") is None
+
+
+@pytest.mark.parametrize("there", [[1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 4, 5]])
+def test_a_survivor_completes_the_metrics_of_a_first_node_that_died_before_its_last_row(tmp_path, there):
+    file = tmp_path / "metrics.jsonl"
+    file.write_text("".join(json.dumps({"step": step}) + "\n" for step in there) + '{"step": 4, "lo')
+    complete_metrics(tmp_path, {"step": 4, "loss": 0.5})
+    assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [1, 2, 3, 4]
+
+
+def test_metrics_that_are_kept_elsewhere_are_not_begun_in_the_middle(tmp_path):
+    complete_metrics(tmp_path, {"step": 4})
+    assert not [*tmp_path.iterdir()]

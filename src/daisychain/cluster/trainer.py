@@ -285,6 +285,7 @@ class Trainer:
             step_s=step_s,
             left_s=passed_s / done * (self.config.steps - self.step),
         )
+        self._last_report = report
         if self.leads:
             self.recorder(report)
         if self.report:
@@ -313,7 +314,11 @@ class Trainer:
         survivors = [rank for rank in self.fleet.roster if rank not in lost]
         if survivors[:1] == [self.fleet.rank] and self._lead_folder and self.step > self._first_step:
             saved = self.keeper.save_as_survivor(
-                self._lead_folder, self._meta({}), self.before, self.optimizer.arrays()
+                self._lead_folder,
+                self._meta({}),
+                self.before,
+                self.optimizer.arrays(),
+                asdict(self._last_report),
             )
             if saved:
                 say(

@@ -4,12 +4,13 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from daisychain.base.errors import CheckpointError
 from daisychain.base.log import say, warn
 from daisychain.cluster.storage import checkpoint
 from daisychain.cluster.storage.checkpoint import Array, Meta
-from daisychain.cluster.storage.run_folder import RunFolder, fresh_name, run_id_of
+from daisychain.cluster.storage.run_folder import RunFolder, complete_metrics, fresh_name, run_id_of
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,15 @@ class Keeper:
         return self._folder.model
 
     def save_as_survivor(
-        self, lead: LeadFolder, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[str, Array]
+        self,
+        lead: LeadFolder,
+        meta: Meta,
+        model: Mapping[str, Array],
+        optimizer: Mapping[str, Array],
+        row: Mapping[str, Any],
     ) -> bool:
-        """Save after a node was lost; whether it was saved. A disk that refuses is a warning."""
+        """Save after a node was lost, and the last step's `row` of metrics if it is missing; whether it was saved. A
+        disk that refuses is a warning."""
         here = lead.is_here()
         path = (
             Path(lead.path)
@@ -77,6 +84,7 @@ class Keeper:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.saved = checkpoint.save_and_prune(folder, meta, model, optimizer)
+            complete_metrics(path, row)
         except OSError as error:
             warn(f"the state after {meta.step} steps could not be saved in {folder}: {error.strerror}.")
             return False

@@ -17,6 +17,7 @@ from daisychain.base.files import PARTIAL_SUFFIX, write_atomic
 
 RUNS = Path("runs")  # unless another folder of runs is named
 CONFIG = "config.json"
+METRICS = "metrics.jsonl"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEVICE_NAMES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # not usable on Windows
 
@@ -110,22 +111,14 @@ class RunFolder:
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """One JSON line."""
-        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+        with open(self.path / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def forget_metrics_after(self, step: int) -> None:
         """Drop the rows of steps that a resumed run does again, and a last row that was cut."""
-        path = self.path / "metrics.jsonl"
-        if not path.exists():
-            return
-        kept = []
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError, TypeError):
-                continue
-        write_atomic(path, "".join(kept).encode())
+        path = self.path / METRICS
+        if path.exists():
+            write_atomic(path, "".join(_rows_up_to(path, step)).encode())
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -150,6 +143,29 @@ class RunFolder:
                 file.unlink(missing_ok=True)
             for folder in self._made:
                 folder.rmdir()
+
+
+def complete_metrics(folder: Path, row: Mapping[str, Any]) -> None:
+    """Add the last step's row where the first node died before it could. All others are there: a node writes step s
+    before it takes part in s + 1."""
+    path = folder / METRICS
+    if path.exists():
+        kept = _rows_up_to(path, row["step"] - 1)
+        write_atomic(path, "".join([*kept, json.dumps(row) + "\n"]).encode())
+
+
+def _rows_up_to(path: Path, step: int) -> list[str]:
+    """The whole rows of steps up to `step`, each step once and in order, each with its line end."""
+    kept: list[str] = []
+    last = 0
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            if last < json.loads(line)["step"] <= step:
+                last = json.loads(line)["step"]
+                kept.append(line + "\n")
+        except (ValueError, KeyError, TypeError):
+            continue
+    return kept
 
 
 def read_config(path: Path) -> dict[str, Any]:
