@@ -11,6 +11,13 @@ export const ACCUMULATOR_MAX_K = 131_071;
 export const VOCABULARY = 16_512;
 export const MAX_LAYERS = 8;
 
+// Going on with a text
+export const SAMPLING_TOP_K = 40;
+/** Besides 0, which takes the likeliest: [least, most]. */
+export const TEMPERATURE = /** @type {const} */ ([0.01, 100]);
+export const GENERATED_TOKENS_MAX = 10_000;
+export const MAX_CACHED_PIECES = 100_000; // of text, with their ids
+
 // Settings of a run: [least, most, default]
 export const WIDTH = /** @type {const} */ ([16, 128, 32]);
 export const SEQUENCE = /** @type {const} */ ([16, 128, 32]);
@@ -22,3 +29,63 @@ export const HEADS_DEFAULT = 4;
 
 // The group
 export const MAX_MEMBERS = 8;
+
+// The mesh: messages and frames
+/** Below every browser's and aiortc's (65,536) largest message, header included. */
+export const FRAME_BYTES = 48 * 1024;
+export const MESSAGE_BYTES = 64 * 1024 * 1024;
+/** One message of the largest size, and small ones beside it. */
+export const MESSAGES_IN_FLIGHT = 4;
+export const REASSEMBLY_BYTES = MESSAGE_BYTES + 1024 * 1024;
+/** Messages up to this size take the control channel, past a long transfer. */
+export const CONTROL_MESSAGE_BYTES = 16 * 1024;
+/** Chrome closes a channel without a word at about 16 MB. */
+export const HIGH_WATER_BYTES = 1024 * 1024;
+export const LOW_WATER_BYTES = 256 * 1024;
+/** What may wait for one device; more means that it takes nothing. */
+export const SEND_QUEUE_BYTES = 2 * MESSAGE_BYTES;
+
+// The mesh: links. Timers report and repair only; a step waits for none of them.
+export const CHANNEL_POLL_MS = 250;
+export const CHANNEL_STUCK_MS = 15_000;
+export const CHANNEL_DEAD_MS = 45_000;
+export const LINK_DEADLINE_MS = 15_000;
+export const ICE_PATIENCE_MS = 2_000;
+export const ICE_RESTARTS = 3;
+/** A link that stood this long begins its next retries from the shortest wait. */
+export const LINK_SOUND_MS = 5_000;
+/** Waits between tries double from the first to the second value. */
+export const LINK_RETRY_MS = /** @type {const} */ ([500, 30_000]);
+/** An absent device's link is kept as long as something comes through it within this time. */
+export const ABSENT_PATIENCE_MS = 2_000;
+export const SIGNAL_CHARACTERS = 16 * 1024;
+
+// Signalling
+export const SOCKET_RETRY_MS = /** @type {const} */ ([500, 30_000]);
+export const SOCKET_OPEN_MS = 10_000;
+/** Silence, in ping intervals, after which the socket is dead. */
+export const MISSED_PINGS = 2.5;
+export const SERVER_MESSAGE_CHARACTERS = 64 * 1024;
+
+// The page
+export const ROOM_CODE_CHARACTERS = 13;
+export const ROOM_NAME_CHARACTERS = 40;
+export const LOG_LINES = 400;
+export const GENERATE_TOKENS = /** @type {const} */ ([1, 512, 64]);
+export const PROMPT_MAX_CHARACTERS = 2000;
+export const UPLOAD_MAX_BYTES = 64 * 2 ** 20;
+export const READOUT_COLUMN_PX = 3;
+
+// Kernels
+/** What a backend's memory begins with and grows by: a multiple of 65,536. */
+export const KERNEL_MEMORY_BYTES = 16 * 2 ** 20;
+/** Seed of the cells that are audited at random. */
+export const AUDIT_SEED = 0x0da15e;
+/** Of a product with a longer contraction one cell is audited, else two. */
+export const AUDIT_LONG = 4096;
+export const MEMORY_MAX_BYTES = 2 ** 31 - 65_536;
+
+// Checkpoints; a file is at most UPLOAD_MAX_BYTES
+export const MAX_CHECKPOINT_HEADER_BYTES = 64 * 1024; // the largest model needs 5 KiB
+export const MAX_CHECKPOINT_ENTRIES = 256; // of a .pt's archive
+export const MAX_CHECKPOINT_STEP = 2 ** 31 - 1;
