@@ -84,3 +84,60 @@ MAX_MODEL_WIDTH = 4_096
 MAX_MODEL_LAYERS = 64
 MAX_SEQUENCE = 4_096
 MAX_GENERATED_BYTES = 1 << 20
+
+# The room's model (numerics/decoder.py); the same numbers as in static/limits.js
+VOCABULARY = 16_512
+MAX_DECODER_WIDTH = 128
+MAX_DECODER_LAYERS = 8
+MAX_DECODER_SEQUENCE = 128  # one block: a sequence's rows are one sum of exact products
+SAMPLING_TOP_K = 40  # tokens that sampling chooses from
+MIN_TEMPERATURE = 0.01
+MAX_TEMPERATURE = 100.0
+MAX_GENERATED_TOKENS = 10_000
+MAX_ROOM_MODEL_BYTES = 1 << 26  # the largest, with its optimiser's vectors, is 45 MB
+
+# Room server
+ROOM_PORT = 8_787
+ROOM_MEMBERS = 8  # a group; every device holds a link to every other
+ROOM_MESSAGE_BYTES = 16_384  # a session description takes 1–2 KiB
+ROOM_FRAME_BYTES = 4 * ROOM_MESSAGE_BYTES  # up to here a message that is too large is told so
+ROOM_MESSAGES_BURST = 400  # seven links being made at once
+ROOM_MESSAGES_PER_S = 40.0
+ROOM_OUTGOING_BYTES = 1 << 18  # waiting for a device that does not read
+ROOM_SOCKETS = 2_000
+ROOM_SOCKETS_PER_ADDRESS = 256
+ROOM_ROOMS = 1_000
+ROOM_KNOCKERS = 8
+ROOM_APPROVED = 64  # devices that a room remembers, so that they come back without a knock
+ROOM_GUESSES_BURST = 30  # codes of one address that open no existing room
+ROOM_GUESSES_PER_MINUTE = 10.0
+ROOM_CODE_CHARACTERS = (13, 32)  # Crockford base32, so 65 bits at least
+ROOM_NAME_CHARACTERS = 40
+ROOM_HELLO_LIMIT_S = 10.0
+ROOM_PING_EVERY_S = 15.0
+ROOM_SILENT_LIMIT_S = 40.0  # two pings unanswered
+ROOM_EMPTY_KEPT_S = 120.0  # a private room waits so long for one of its devices
+ROOM_TICK_S = 1.0
+ROOM_UNSENT_LIMIT_S = 60.0  # data that the other side does not acknowledge ends a connection
+ROOM_CLOSING_LIMIT_S = 3.0
+ROOM_DATA_BYTES = 1 << 22  # of text a request
+ROOM_DATA_BYTES_BURST = 1 << 25  # of text an address
+ROOM_DATA_BYTES_PER_S = float(1 << 19)
+ROOM_DATA_REQUESTS = 4  # at once
+ROOM_DATA_LIMIT_S = 120.0
+CERTIFICATE_DAYS = 397  # browsers refuse 398 and more
+CERTIFICATE_RENEW_DAYS = 30
+AUTHORITY_DAYS = 3_650
+
+# Slices of a data set on the Hugging Face hub
+SLICE_LIMIT_S = 30.0  # a slice is there by then, or the embedded corpus takes its place
+SLICE_WAIT_S = 8.0  # for a connection, or for the next bytes
+SLICE_GRACE_S = 3.0  # an answer may start slowly for so long …
+SLICE_MIN_BYTES_PER_S = float(1 << 15)  # … and comes at least this fast after it
+SLICE_RETRY_AFTER_S = 60.0  # after a failure the hub is left alone for so long
+SLICE_BLOCK_BYTES = 1 << 18  # read at once where no plan says more
+SLICE_MAX_READ_BYTES = 1 << 26  # for one slice, even of a server that does not heed ranges
+SLICE_MAX_LISTING_BYTES = 1 << 20
+SLICE_MAX_REDIRECTS = 5
+SLICES_CACHED = 8
+SLICE_FOOTERS_CACHED = 8

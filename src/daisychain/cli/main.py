@@ -10,7 +10,7 @@ import typer
 
 from daisychain.base import limits
 from daisychain.base.errors import INTERRUPTED, DaisyError, FleetError
-from daisychain.cli import doctor, inference, train, units
+from daisychain.cli import doctor, inference, room, tokenizer, train, units
 
 #: The base of all usage errors, wherever this version of typer keeps it.
 _UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
@@ -24,11 +24,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    train.train, units.verify, inference.predict, inference.generate, inference.export, doctor.doctor
+    train.train, room.room, units.verify, inference.predict, inference.generate, inference.export, doctor.doctor
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(units.app, name="units")
-COMMANDS = ("train", "verify", "predict", "generate", "export", "doctor", "units")
+app.add_typer(tokenizer.app, name="tokenizer")
+COMMANDS = ("train", "room", "verify", "predict", "generate", "export", "doctor", "units", "tokenizer")
 
 
 def _version(wanted: bool) -> None:

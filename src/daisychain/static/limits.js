@@ -65,6 +65,8 @@ export const SOCKET_RETRY_MS = /** @type {const} */ ([500, 30_000]);
 export const SOCKET_OPEN_MS = 10_000;
 /** Silence, in ping intervals, after which the socket is dead. */
 export const MISSED_PINGS = 2.5;
+/** The same while the host has not answered, when the server's ping interval is not known yet. */
+export const WAITING_SILENCE_MS = 60_000;
 export const SERVER_MESSAGE_CHARACTERS = 64 * 1024;
 
 // The page
