@@ -35,6 +35,9 @@ UNRUN = {
     "export WORLD_SIZE=3",
     "export RANK=0",
     "daisychain train --name together",
+    "daisychain room",
+    "daisychain room --https",
+    "daisychain room --host 127.0.0.1 --trusted-proxy 127.0.0.1",
 }
 STEPS = 6  # in place of the default, and `--steps` in proportion
 BLOCK_LIMIT_S = 100.0

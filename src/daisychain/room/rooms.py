@@ -1,0 +1,54 @@
+"""What a lobby holds, and what it answers with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from daisychain.room.groups import Client
+from daisychain.room.throttle import Bucket
+
+CLOSED_REFUSED = 4_000  # an error or a denial was sent before
+CLOSED_REPLACED = 4_001  # the same page came again on another socket
+CLOSED_SILENT = 4_002  # it did not answer in time
+
+
+@dataclass(frozen=True)
+class Send:
+    socket: int
+    message: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Close:
+    socket: int
+    code: int
+
+
+Actions = list[Send | Close]
+
+
+@dataclass
+class Guest:
+    """One open socket, and the device behind it."""
+
+    socket: int
+    client: Client
+    pace: Bucket
+    opened_s: float
+    heard_s: float
+    pinged_s: float
+    id: str = ""
+    name: str = ""
+    room: "Room | None" = None
+
+
+@dataclass
+class Room:
+    """A private room, or, where `code` is None, the devices of one group."""
+
+    code: str | None
+    members: dict[str, Guest] = field(default_factory=dict)  # by id, the longest present first
+    knocking: dict[str, Guest] = field(default_factory=dict)
+    approved: dict[str, None] = field(default_factory=dict)  # ids, the longest known first
+    host: str | None = None
+    empty_since_s: float = 0.0
