@@ -17,11 +17,11 @@ PATIENCE_S = 20.0  # how long a test waits for what must come by itself
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
-def text(bytes_wanted, seed):
+def text(bytes_wanted, seed, kind):
     """Text that says what was asked for; seed 13 has none."""
     if seed == 13:
         raise DataError("no text today: try tomorrow")
-    return Slice(f"{seed} " + "é" * (bytes_wanted // 2), "embedded", "no\nnetwork é", 7)
+    return Slice(f"{seed} {kind} " + "é" * (bytes_wanted // 2), "embedded", "no\nnetwork é", 7)
 
 
 @contextlib.contextmanager

@@ -235,3 +235,10 @@ def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "'huggingface_hub' is not installed" in TextSource("auto").text(1_000, 0).reason
     with pytest.raises(ConfigError, match=r"pip install 'daisychain\[room\]'"):
         TextSource("fineweb-edu").text(1_000, 0)
+
+
+def test_the_asker_chooses_where_the_server_leaves_it_open(hub):
+    open_source = TextSource("auto", hub.endpoint)
+    assert open_source.text(WANTED, 0, "embedded").source == "embedded"
+    assert open_source.text(WANTED, 0, "fineweb-edu").source == "fineweb-edu"
+    assert TextSource("embedded", hub.endpoint).text(WANTED, 0, "fineweb-edu").source == "embedded"

@@ -117,7 +117,9 @@ def test_a_missing_file_is_named(tmp_path, monkeypatch):
 def test_text_says_where_it_is_from(port):
     status, headers, body = get(port, "/data?bytes=100&seed=4294967295")
     assert status == 200
-    assert body.decode().startswith("4294967295 éé")
+    assert body.decode().startswith("4294967295 auto éé")
+    _, _, body = get(port, "/data?bytes=100&seed=0&source=fineweb-edu")
+    assert body.decode().startswith("0 fineweb-edu éé")
     assert headers["content-type"] == "text/plain; charset=utf-8"
     assert headers["x-daisy-source"] == "embedded"
     assert headers["x-daisy-reason"] == "no network ?"
@@ -133,6 +135,7 @@ def test_text_says_where_it_is_from(port):
         "bytes=-1&seed=1",
         "bytes=5",
         "bytes=5&seed=4294967296",
+        "bytes=5&seed=1&source=/etc/passwd",
         "bytes=1e3&seed=1",
         "bytes=%C2%B2&seed=1",
         f"bytes={limits.ROOM_DATA_BYTES + 1}&seed=1",
@@ -142,7 +145,7 @@ def test_text_says_where_it_is_from(port):
 def test_a_wrong_wish_is_refused_by_name(port, query):
     status, _, body = get(port, f"/data?{query}")
     assert status == 400
-    assert body.startswith((b"bytes is ", b"seed is "))
+    assert body.startswith((b"bytes is ", b"seed is ", b"source is "))
 
 
 def test_text_is_shared_out(own):

@@ -46,17 +46,19 @@ class TextSource:
         self._trouble = ""
         self._retry_at_s = 0.0
 
-    def text(self, bytes_wanted: int, seed: int) -> Slice:
+    def text(self, bytes_wanted: int, seed: int, wanted: str = "auto") -> Slice:
         """At most `bytes_wanted` bytes of text as UTF-8; the same seed gives the same piece of the same source.
+        `wanted` is heeded where this source's own kind is "auto".
 
         Raises DataError or ConfigError if the source is "fineweb-edu" and cannot be had.
         """
-        if self._kind == "embedded":
+        kind = wanted if self._kind == "auto" else self._kind
+        if kind == "embedded":
             return _embedded(bytes_wanted, seed, "the embedded corpus was asked for")
         try:
             return self._read(bytes_wanted, seed)
         except DaisyError as error:
-            if self._kind == "fineweb-edu":
+            if kind == "fineweb-edu":
                 raise
             return _embedded(bytes_wanted, seed, str(error))
 

@@ -9,16 +9,16 @@ from starlette.responses import PlainTextResponse, Response
 from daisychain.base import limits
 from daisychain.base.errors import DaisyError
 from daisychain.base.log import say
-from daisychain.data.slices import Slice
+from daisychain.data.slices import SOURCES, Slice
 from daisychain.room.groups import Client
 from daisychain.room.throttle import Throttle
 
 MAX_SEED = 2**32 - 1
-Source = Callable[[int, int], Slice]  # bytes wanted, seed; may block
+Source = Callable[[int, int, str], Slice]  # bytes wanted, seed, kind of source; may block
 
 
 class TextDesk:
-    """Serves `/data?bytes=N&seed=S`, a bounded number at once and a bounded amount an address."""
+    """Serves `/data?bytes=N&seed=S&source=KIND`, a bounded number at once and a bounded amount an address."""
 
     def __init__(
         self, source: Source, client_of: Callable[[Request], Client], now_s: Callable[[], float]
@@ -34,6 +34,9 @@ class TextDesk:
         try:
             wanted = _whole(request, "bytes", 1, limits.ROOM_DATA_BYTES)
             seed = _whole(request, "seed", 0, MAX_SEED)
+            kind = request.query_params.get("source", "auto")
+            if kind not in SOURCES:
+                raise ValueError(f"source is {kind[:20]!r}: give one of {', '.join(SOURCES)}")
         except ValueError as error:
             return PlainTextResponse(f"{error}\n", 400)
         now_s = self._now_s()
@@ -43,14 +46,14 @@ class TextDesk:
             seconds = str(int(wait_s) + 1)
             message = f"Your address has had its share of text for now: wait {seconds} s.\n"
             return PlainTextResponse(message, 429, {"Retry-After": seconds})
-        return await self._fetch(wanted, seed)
+        return await self._fetch(wanted, seed, kind)
 
-    async def _fetch(self, wanted: int, seed: int) -> Response:
+    async def _fetch(self, wanted: int, seed: int, kind: str) -> Response:
         self._limiter = self._limiter or anyio.CapacityLimiter(limits.ROOM_DATA_REQUESTS)
         try:
             with anyio.fail_after(limits.ROOM_DATA_LIMIT_S):
                 piece = await anyio.to_thread.run_sync(
-                    self._source, wanted, seed, limiter=self._limiter, abandon_on_cancel=True
+                    self._source, wanted, seed, kind, limiter=self._limiter, abandon_on_cancel=True
                 )
         except TimeoutError:
             message = f"No text could be had within {limits.ROOM_DATA_LIMIT_S:g} s: try again.\n"
