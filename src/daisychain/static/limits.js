@@ -60,6 +60,38 @@ export const LINK_RETRY_MS = /** @type {const} */ ([500, 30_000]);
 export const ABSENT_PATIENCE_MS = 2_000;
 export const SIGNAL_CHARACTERS = 16 * 1024;
 
+// The sync protocol (docs/PROTOCOL.md). Deadlines run on the session's own clock, in which a freeze hardly counts.
+export const PROTOCOL_VERSION = 1;
+export const SYNC_JSON_BYTES = 16 * 1024;
+export const SYNC_TEXT_CHARACTERS = 500;
+/** The largest model has 3.7 million parameters. */
+export const GRADIENT_BYTES = 16 * 2 ** 20;
+export const TEXT_TOKENS_BYTES = 32 * 2 ** 20;
+export const STATE_BYTES = MESSAGE_BYTES - 1024;
+export const CONFIG_ENTRIES = 32;
+/** Views that may still have to be asked in a change of view. */
+export const TRAIL_VIEWS = 8;
+/** Gradients of one device that are kept for the step at hand and the next. */
+export const EARLY_GRADIENTS = 3;
+/** Applied steps whose gradients the leader keeps for repair, as far as they fit into the bytes. */
+export const REPAIR_STEPS = 8;
+export const REPAIR_BYTES = 256 * 2 ** 20;
+/** A longer time between two ticks counts as this much: who was frozen does not blame the others. */
+export const TICK_COUNTS_MS = 5_000;
+export const RETRY_MS = 1_000;
+/** What a broken link has for coming back before the roster goes on without it. */
+export const LINK_GRACE_MS = 5_000;
+export const SILENCE_MS = 10_000;
+export const PROMISES_WAIT_MS = 2_000;
+/** Between the tries of one candidate and the next, and of one candidate: the least, and what is drawn on top. */
+export const STAGGER_MS = 2_000;
+export const ELECTION_MS = 6_000;
+export const FETCH_RETRY_MS = 30_000;
+/** Behind the leader by a step for so long: no gradient will come, the state is fetched. */
+export const BEHIND_MS = 5_000;
+/** A wait is reported after the first, and the run given up after the second. */
+export const TROUBLE_MS = /** @type {const} */ ([3_000, 60_000]);
+
 // Signalling
 export const SOCKET_RETRY_MS = /** @type {const} */ ([500, 30_000]);
 export const SOCKET_OPEN_MS = 10_000;
@@ -91,3 +123,11 @@ export const MEMORY_MAX_BYTES = 2 ** 31 - 65_536;
 export const MAX_CHECKPOINT_HEADER_BYTES = 64 * 1024; // the largest model needs 5 KiB
 export const MAX_CHECKPOINT_ENTRIES = 256; // of a .pt's archive
 export const MAX_CHECKPOINT_STEP = 2 ** 31 - 1;
+
+// The worker
+/** The page is told how things stand at most so often. */
+export const STATE_EVERY_MS = 100;
+export const TICK_MS = 500;
+export const STEP_SMOOTHING = 0.1; // weight of the newest step's time
+export const TEXT_BYTES = 512 * 1024; // asked for a run
+export const FETCH_LIMIT_MS = 90_000;

@@ -1,0 +1,240 @@
+/** The page: signalling and mesh, the worker that trains, and the views of what they say. */
+
+import { keepAwake, onReturn } from "../mesh/awake.js";
+import { Mesh } from "../mesh/mesh.js";
+import { Signalling } from "../mesh/signalling.js";
+import { createChart } from "./chart.js";
+import { createDevices } from "./devices.js";
+import { createDoor, createKnocks, createNotice } from "./door.js";
+import { createFiles, download } from "./files.js";
+import { createGenerate } from "./generate.js";
+import { createInvite, roomCode } from "./invite.js";
+import { keep, kept } from "./keep.js";
+import { createLog } from "./log.js";
+import { createSettings } from "./settings.js";
+import { fromServer, fromWorker, linkChanged, newPage, serverLost, withNotice } from "./state.js";
+import { createTheme } from "./theme.js";
+import { createTraining } from "./training.js";
+import { firstName, isBusy } from "./words.js";
+
+/** @typedef {import("./state.js").Page} Page */
+
+const NAME_KEY = "daisychain.name";
+const SERVER_MESSAGES = /** @type {const} */ ([
+  "welcome",
+  "waiting",
+  "denied",
+  "joined",
+  "left",
+  "renamed",
+  "knock",
+  "gone",
+  "host",
+  "error",
+]);
+/** Wide enough for two columns: then the folded cards stand open. */
+const WIDE = "(min-width: 60rem)";
+
+const random = (/** @type {Uint8Array<ArrayBuffer>} */ bytes) => crypto.getRandomValues(bytes);
+
+class App {
+  /** @type {{render(page: Page): void}[]} */
+  #views = [];
+  #drawing = false;
+  #id = "";
+
+  /** @param {{links: string[], secure: boolean}} config */
+  constructor(config) {
+    const name = kept(NAME_KEY) ?? newName();
+    const room = new URLSearchParams(location.search).get("room");
+    /** @type {Page} */
+    this.page = newPage({ name, room });
+    this.worker = new Worker("/static/worker/worker.js", { type: "module" });
+    this.signalling = new Signalling({ url: socketAddress(), name, session: session(), room: room ?? "" });
+    // Before the mesh: the worker hears of this device first, then of its links.
+    this.#listen();
+    this.mesh = new Mesh({
+      signalling: this.signalling,
+      connect: (configuration) => new RTCPeerConnection(configuration),
+      onMessage: (from, bytes) => this.worker.postMessage({ type: "message", from, bytes }, [bytes]),
+      onLink: (id, state, reason) => this.#link(id, state, reason),
+    });
+    this.#show(config);
+    this.signalling.connect();
+  }
+
+  /** @param {Page} page */
+  change(page) {
+    this.page = page;
+    if (this.#drawing) return;
+    this.#drawing = true;
+    requestAnimationFrame(() => {
+      this.#drawing = false;
+      for (const view of this.#views) view.render(this.page);
+    });
+  }
+
+  #listen() {
+    for (const type of SERVER_MESSAGES) {
+      this.signalling.on(type, (message) => {
+        this.change(fromServer(this.page, { ...message, type }));
+        if (type === "welcome" || type === "joined") this.#meet();
+      });
+    }
+    this.signalling.on("state", ({ state, reason }) => {
+      if (state === "connecting" && reason) this.change(serverLost(this.page));
+    });
+    onReturn(() => this.signalling.wake(), window);
+    this.worker.addEventListener("message", ({ data }) => this.#worker(data));
+    this.worker.addEventListener("error", () => {
+      const text = "Reload the page; if it stays, this browser is too old for it.";
+      this.change(withNotice(this.page, { bad: true, title: "The part that trains has stopped.", text }));
+    });
+    addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
+    addEventListener("pagehide", () => this.worker.postMessage({ type: "leave" }));
+  }
+
+  /** @param {{links: string[], secure: boolean}} config */
+  #show({ links, secure }) {
+    const { worker } = this;
+    const redraw = () => this.change(this.page);
+    const settings = createSettings();
+    const ownRoom = () => {
+      location.search = `?room=${roomCode(random)}`;
+    };
+    const leaveRoom = () => {
+      location.search = "";
+    };
+    for (const id of ["invite", "settings-card"]) {
+      document.getElementById(id)?.toggleAttribute("open", matchMedia(WIDE).matches);
+    }
+    this.#views = [
+      createDoor(ownRoom),
+      createKnocks((id, accepted) => this.#answer(id, accepted)),
+      createNotice(() => this.change(withNotice(this.page, null))),
+      createDevices((name) => this.#rename(name)),
+      createInvite({ links, secure, ownRoom, leaveRoom }),
+      settings,
+      createTraining(
+        (goOn) => this.#start({ ...settings.read(), goOn }),
+        () => worker.postMessage({ type: "stop" }),
+      ),
+      createChart(redraw),
+      createGenerate(
+        (request) => this.#write(request),
+        () => worker.postMessage({ type: "stopGenerating" }),
+      ),
+      createFiles(
+        (format) => this.#save(format),
+        (name, bytes) => this.#load(name, bytes),
+        (text) => this.change({ ...this.page, file: { busy: false, bad: true, text } }),
+      ),
+      createLog(),
+      createAwake(),
+    ];
+    createTheme(redraw);
+  }
+
+  /** Tells the worker who this device is, once, and the names of the others. */
+  #meet() {
+    const { id, name, room } = this.page;
+    if (id === this.#id) return;
+    this.#id = id;
+    this.worker.postMessage({ type: "setup", id, name, room });
+  }
+
+  /** @param {string} id @param {"up" | "down" | "trouble"} state @param {string} reason */
+  #link(id, state, reason) {
+    const name = this.page.members.find((member) => member.id === id)?.name ?? "";
+    this.worker.postMessage({ type: "link", id, name, state, reason });
+    this.change(linkChanged(this.page, id, state, reason));
+  }
+
+  /** @param {any} message */
+  #worker(message) {
+    if (message.type === "send") {
+      this.mesh.send(message.to, new Uint8Array(message.bytes));
+      return;
+    }
+    if (message.type === "file") download(message.name, message.bytes, message.mime);
+    this.change(fromWorker(this.page, message));
+  }
+
+  /** @param {string} id @param {boolean} accepted */
+  #answer(id, accepted) {
+    if (accepted) this.signalling.accept(id);
+    else this.signalling.deny(id);
+    this.change(fromServer(this.page, { type: "gone", id }));
+  }
+
+  /** @param {string} wanted */
+  #rename(wanted) {
+    const name = wanted || newName();
+    keep(NAME_KEY, name);
+    this.signalling.rename(name);
+    this.change({ ...this.page, name });
+  }
+
+  /** @param {import("./state.js").Settings & {goOn: boolean}} settings */
+  #start(settings) {
+    this.worker.postMessage({ type: "start", settings });
+    this.change({ ...this.page, asked: true });
+  }
+
+  /** @param {import("./generate.js").Request} request */
+  #write(request) {
+    this.worker.postMessage({ type: "generate", ...request });
+    this.change({ ...this.page, written: { prompt: request.prompt, text: "", busy: true } });
+  }
+
+  /** @param {"safetensors" | "pt" | "kit"} format */
+  #save(format) {
+    this.worker.postMessage(format === "kit" ? { type: "kit" } : { type: "checkpoint", format });
+    this.change({ ...this.page, file: { busy: true, bad: false, text: "Making the file…" } });
+  }
+
+  /** @param {string} name @param {ArrayBuffer} bytes */
+  #load(name, bytes) {
+    this.worker.postMessage({ type: "load", bytes, name }, [bytes]);
+    this.change({ ...this.page, file: { busy: true, bad: false, text: `Checking ${name}…` } });
+  }
+}
+
+/** Keeps the screen on while a run goes on: a phone that sleeps drops out of the group. */
+function createAwake() {
+  /** @type {(() => void) | null} */
+  let release = null;
+  return {
+    /** @param {Page} page */
+    render(page) {
+      if (isBusy(page) === (release !== null)) return;
+      if (release) release();
+      release = release ? null : keepAwake(navigator, document);
+    },
+  };
+}
+
+const newName = () => firstName(navigator.userAgent, random(new Uint8Array(1))[0]);
+
+function socketAddress() {
+  const url = new URL("/ws", location.href);
+  url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+  return url.href;
+}
+
+/** 128 random bits in hex: by them the server knows this page again when its socket breaks. */
+function session() {
+  return Array.from(random(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** What the server knows of itself; the page works without. */
+async function serverLinks() {
+  try {
+    const answer = await fetch("/config.json");
+    return answer.ok ? (await answer.json()).links : [];
+  } catch {
+    return [];
+  }
+}
+
+new App({ links: await serverLinks(), secure: isSecureContext });

@@ -1,0 +1,133 @@
+/** What the page is told of a run: the session's facts with names, speeds and losses. */
+
+import { STEP_SMOOTHING } from "../limits.js";
+import { parameterCount } from "../model/weights.js";
+
+/** @typedef {import("../sync/types.js").Facts} Facts */
+/** @typedef {import("../sync/types.js").Report} Report */
+/** @typedef {"up" | "trouble" | "down"} Link */
+
+export class Account {
+  /** @type {Map<string, {name: string, link: Link}>} */
+  #others = new Map();
+  /** New since the page was last told. @type {[number, number][]} */
+  #losses = [];
+  /** @type {number | null} */
+  #loss = null;
+  #stepMs = 0;
+  #lastStepMs = 0;
+  /** Tokens of the last step, by device. @type {Map<string, number>} */
+  #tokens = new Map();
+
+  /** @param {string} id @param {string} name @param {string} backend */
+  constructor(id, name, backend) {
+    this.id = id;
+    this.name = name;
+    this.backend = backend;
+  }
+
+  /** @param {string} id @param {string} name @param {Link} state */
+  link(id, name, state) {
+    this.#others.set(id, { name: name || this.#name(id), link: state });
+  }
+
+  /**
+   * Take in a report; a line for the log, or null.
+   * @param {Report} report
+   * @param {number} nowMs
+   */
+  report(report, nowMs) {
+    const line = (/** @type {string} */ text, /** @type {number | null} */ step = null) => ({
+      kind: report.kind,
+      step,
+      text,
+    });
+    switch (report.kind) {
+      case "step":
+        return line(this.#step(report, nowMs), report.step);
+      case "roster":
+        this.#lastStepMs = 0;
+        return line(`Training together: ${report.roster.map((id) => this.#name(id)).join(", ")}.`);
+      case "waiting":
+        return line(report.reason);
+      case "going":
+        return line("Going on.");
+      case "joined":
+        this.#lastStepMs = 0;
+        return line(`Took over the model, state ${report.hash.slice(0, 8)}.`, report.step);
+      case "repair":
+        return line(
+          `Asked again for the gradient of ${report.missing.map((id) => this.#name(id)).join(", ")}.`,
+          report.step,
+        );
+      case "refused":
+        return line(`Refused a message of ${this.#name(report.id)}: ${report.reason}`);
+      default:
+        return null;
+    }
+  }
+
+  /** @param {Extract<Report, {kind: "step"}>} report @param {number} nowMs */
+  #step({ step, loss, hash, contributions }, nowMs) {
+    if (this.#lastStepMs) {
+      const took = nowMs - this.#lastStepMs;
+      this.#stepMs = this.#stepMs ? this.#stepMs + STEP_SMOOTHING * (took - this.#stepMs) : took;
+    }
+    this.#lastStepMs = nowMs;
+    this.#loss = loss;
+    this.#losses.push([step, loss]);
+    this.#tokens = new Map(contributions.map(({ id, count }) => [id, count]));
+    const shares = contributions.map(
+      ({ id, count, loss: sum }) => `${this.#name(id)} ${count} tokens, loss ${(sum / count).toFixed(3)}`,
+    );
+    return `loss ${loss.toFixed(4)}, state ${hash.slice(0, 8)}: ${shares.join("; ")}`;
+  }
+
+  /**
+   * @param {Facts} facts
+   * @param {import("../model/decoder.js").Decoder | null} decoder
+   */
+  state({ phase, reason, config, step, hash, leader, devices }, decoder) {
+    const losses = this.#losses;
+    this.#losses = [];
+    return {
+      phase: phase === "left" || phase === "quorum" ? "stopped" : phase,
+      reason,
+      settings: config,
+      step,
+      steps: config?.steps ?? 0,
+      loss: this.#loss,
+      losses,
+      tokensPerS: this.#perS([...this.#tokens.values()].reduce((a, b) => a + b, 0)),
+      stepMs: this.#stepMs,
+      hash: hash ?? "",
+      leader,
+      source: config?.source ?? "",
+      parameters: decoder ? parameterCount(decoder.config) : 0,
+      devices: devices.map((device) => this.#device(device)),
+      model: decoder !== null,
+    };
+  }
+
+  /** @param {Facts["devices"][number]} device */
+  #device({ id, place, linked, step, hash, equal }) {
+    const other = this.#others.get(id);
+    const link = linked ? (other?.link ?? "up") : "down";
+    return {
+      ...{ id, name: this.#name(id), backend: id === this.id ? this.backend : "", place },
+      ...{ step: step ?? 0, hash: hash ?? "", equal },
+      tokensPerS: this.#perS(this.#tokens.get(id) ?? 0),
+      link: id === this.id ? "self" : link,
+    };
+  }
+
+  /** @param {number} tokens of a step */
+  #perS(tokens) {
+    return this.#stepMs ? (1000 * tokens) / this.#stepMs : 0;
+  }
+
+  /** @param {string} id */
+  #name(id) {
+    return id === this.id ? this.name : this.#others.get(id)?.name || id.slice(0, 6);
+  }
+}

@@ -1,0 +1,273 @@
+/** A device of a group: the session decides, the host computes, and the page is told. No DOM, clock or network. */
+
+import { writePt, writeSafetensors } from "../checkpoint/checkpoint.js";
+import { readCheckpoint } from "../checkpoint/validate.js";
+import { ConfigError } from "../errors.js";
+import { buildKit } from "../kit/build.js";
+import { BATCH_SAMPLES, RATE_THOUSANDTHS, STATE_EVERY_MS, VOCABULARY } from "../limits.js";
+import { EMPTY_PROMPT, generate } from "../model/generate.js";
+import { sampleCount } from "../model/samples.js";
+import { Session } from "../sync/session.js";
+import { Account } from "./account.js";
+import { Host, shapeOf } from "./host.js";
+
+/** @typedef {import("../sync/types.js").SessionEvent} SessionEvent */
+/** @typedef {import("../sync/types.js").Action} Action */
+/** @typedef {import("./host.js").RunSettings} RunSettings */
+/**
+ * What a device is made of, and how it reaches the world. `text` is asked for the text of a run that starts here.
+ * @typedef {object} Parts
+ * @property {string} id 16 hex characters
+ * @property {string} name
+ * @property {import("../kernels/cpu.js").CpuBackend} backend
+ * @property {import("../model/tokenizer.js").Tokenizer} tokenizer
+ * @property {{bytes: Uint8Array, digest: string}} tokenizerFile
+ * @property {(message: any, transfer?: Transferable[]) => void} post to the page
+ * @property {() => number} nowMs
+ * @property {() => number} random 0 … 2^32 − 1
+ * @property {(source: string, seed: number) => Promise<{text: string, source: string, reason: string}>} text
+ * @property {(path: string) => Promise<Uint8Array>} read a file of static/
+ */
+
+export class TrainingNode {
+  #computing = 0;
+  #statedMs = -STATE_EVERY_MS;
+  #generating = 0;
+
+  /** @param {Parts} parts */
+  constructor(parts) {
+    this.parts = parts;
+    this.host = new Host(parts.backend, parts.tokenizerFile.digest);
+    this.session = new Session({ id: parts.id, nowMs: parts.nowMs(), seed: parts.random() });
+    this.account = new Account(parts.id, parts.name, parts.backend.name);
+  }
+
+  /** A message of the page. @param {any} message */
+  async receive(message) {
+    try {
+      await this.#answer(message);
+    } catch (error) {
+      this.parts.post({ type: "error", message: error instanceof Error ? error.message : String(error) });
+    }
+  }
+
+  /** @param {any} message */
+  async #answer(message) {
+    switch (message.type) {
+      case "link":
+        return this.#link(message);
+      case "message":
+        return this.handle({ type: "message", id: message.from, bytes: new Uint8Array(message.bytes) });
+      case "start":
+        return this.start(message.settings);
+      case "stop":
+      case "leave":
+        return this.handle({ type: message.type });
+      case "generate":
+        return this.#generate(message);
+      case "stopGenerating":
+        this.#generating += 1;
+        return undefined;
+      case "checkpoint":
+        return this.#save(message.format);
+      case "kit":
+        return this.#kit();
+      case "load":
+        return this.#load(new Uint8Array(message.bytes), message.name);
+      default:
+        throw new ConfigError(`a message of type ${message.type} is not known; reload the page.`);
+    }
+  }
+
+  tick() {
+    this.handle({ type: "tick", nowMs: this.parts.nowMs() });
+    this.#state();
+  }
+
+  /** @param {SessionEvent} event */
+  handle(event) {
+    for (const action of this.session.handle(event)) this.#carryOut(action);
+  }
+
+  /** @param {{id: string, name: string, state: "up" | "down" | "trouble"}} link */
+  #link({ id, name, state }) {
+    this.account.link(id, name, state);
+    if (state !== "trouble") this.handle({ type: state === "up" ? "link_up" : "link_down", id });
+    this.#state();
+  }
+
+  /** @param {Action} action */
+  #carryOut(action) {
+    const { parts, host } = this;
+    switch (action.type) {
+      case "send": {
+        const bytes = action.bytes.slice().buffer;
+        return parts.post({ type: "send", to: action.to, bytes }, [bytes]);
+      }
+      case "compute":
+        this.#computing = action.job;
+        return this.#work(async () => {
+          if (this.#computing !== action.job) return null; // overtaken
+          return { type: "computed", job: action.job, ...(await host.compute(action)) };
+        });
+      case "apply":
+        this.#computing = 0;
+        return this.#work(async () => ({ type: "applied", job: action.job, hash: await host.apply(action) }));
+      case "export":
+        return this.#work(async () => ({ type: "exported", job: action.job, bytes: await host.export() }));
+      case "import": {
+        this.#computing = 0;
+        const settings = /** @type {RunSettings} */ (/** @type {unknown} */ (action.config));
+        return this.#work(async () => ({
+          type: "imported",
+          job: action.job,
+          ...(await host.import(settings, action.tokens, action.bytes)),
+        }));
+      }
+      case "report":
+        this.#log(this.account.report(action.report, parts.nowMs()));
+        return this.#state(action.report.kind !== "step");
+      case "halted":
+        this.#log({ kind: "halted", step: null, text: `Stopped on every device: ${action.reason}` });
+        return this.#state(true);
+      case "ended":
+        this.#log({ kind: "ended", step: null, text: `The run is over: ${action.reason}` });
+        return this.#state(true);
+      default:
+        throw new ConfigError(`action ${/** @type {any} */ (action).type} is not known.`);
+    }
+  }
+
+  /** @param {() => Promise<SessionEvent | null>} work */
+  #work(work) {
+    this.host.turn(work).then(
+      (event) => event && this.handle(event),
+      (error) =>
+        this.handle({ type: "fault", reason: error instanceof Error ? error.message : String(error) }),
+    );
+  }
+
+  /**
+   * Start a run for the whole group; with `goOn` from the model that is here.
+   * @param {RunSettings & {source: string, goOn?: boolean}} settings
+   */
+  async start(settings) {
+    const { parts, host } = this;
+    const { source: wanted, goOn = false, steps, gradients, batch, rate, seed } = settings;
+    const { text, source, reason } = await parts.text(wanted, seed);
+    const tokens = parts.tokenizer.encode(text);
+    const state = goOn ? await host.turn(() => host.export()) : null;
+    const config = {
+      ...shapeOf({ ...(goOn && host.decoder ? host.decoder.config : settings), vocabulary: VOCABULARY }),
+      ...{ steps: steps + (goOn ? (host.decoder?.step ?? 0) : 0), gradients, batch, rate, seed, source },
+    };
+    if (!sampleCount(tokens, config.sequence)) {
+      throw new ConfigError(
+        `a text of ${tokens.length} tokens is too short for a sequence of ${config.sequence}.`,
+      );
+    }
+    this.#log({ kind: "text", step: null, text: `Text: ${source}, ${tokens.length} tokens. ${reason}` });
+    this.#begin(config, tokens, state);
+  }
+
+  /**
+   * @param {import("../sync/types.js").RunConfig} config
+   * @param {Uint16Array} tokens
+   * @param {Uint8Array | null} state
+   */
+  #begin(config, tokens, state) {
+    const run = Array.from({ length: 4 }, () => this.parts.random().toString(16).padStart(8, "0")).join("");
+    this.handle({ type: "start", run, config, tokens, state });
+    this.#state(true);
+  }
+
+  /** @param {{prompt: string, tokens: number, temperature: number, seed: number}} wanted */
+  async #generate({ prompt, ...settings }) {
+    const { tokenizer, post } = this.parts;
+    const config = this.#config();
+    this.#generating += 1;
+    const turn = this.#generating;
+    /** @type {number[]} */
+    const ids = [];
+    const model = { config, logits: (/** @type {number[]} */ context) => this.host.logits(context) };
+    for await (const id of generate(model, tokenizer.encode(prompt || EMPTY_PROMPT), settings)) {
+      if (turn !== this.#generating) break;
+      ids.push(id);
+      post({ type: "generated", text: tokenizer.decode(ids), ids, done: false });
+    }
+    post({ type: "generated", text: tokenizer.decode(ids), ids, done: true });
+  }
+
+  /** @param {"safetensors" | "pt"} format */
+  async #save(format) {
+    const step = this.#step();
+    const checkpoint = await this.host.turn(() => this.host.checkpoint());
+    const bytes = format === "pt" ? writePt(checkpoint) : writeSafetensors(checkpoint);
+    this.#file(`daisychain-step-${step}.${format}`, bytes, "application/octet-stream");
+  }
+
+  async #kit() {
+    const step = this.#step();
+    const { optimizer, ...checkpoint } = await this.host.turn(() => this.host.checkpoint());
+    const html = await buildKit({
+      weights: writeSafetensors(checkpoint),
+      tokenizer: this.parts.tokenizerFile.bytes,
+      read: this.parts.read,
+    });
+    this.#file(`daisychain-step-${step}.html`, new TextEncoder().encode(html), "text/html");
+  }
+
+  /** @param {string} name @param {Uint8Array<ArrayBuffer>} bytes @param {string} mime */
+  #file(name, bytes, mime) {
+    this.parts.post({ type: "file", name, bytes: bytes.buffer, mime }, [bytes.buffer]);
+  }
+
+  /**
+   * Check a checkpoint, then give it to the whole group: a run that begins at its step and has no more to do.
+   * @param {Uint8Array} bytes
+   * @param {string} name
+   */
+  #load(bytes, name) {
+    const checkpoint = readCheckpoint(bytes, name, this.host.known());
+    const { config, step, optimizer } = checkpoint;
+    const [batch, rate] = [BATCH_SAMPLES[2], RATE_THOUSANDTHS[2]];
+    const settings = {
+      ...config,
+      steps: step,
+      gradients: /** @type {const} */ ("float32"),
+      batch,
+      rate,
+      seed: 1,
+    };
+    this.#begin(settings, new Uint16Array(), writeSafetensors(checkpoint));
+    const { width, layers } = config;
+    const how = optimizer ? "with" : "without";
+    const description = `${name}: ${layers} layers of width ${width} after ${step} steps, ${how} its optimiser`;
+    this.parts.post({ type: "loaded", description });
+  }
+
+  #config() {
+    const { decoder } = this.host;
+    if (!decoder) throw new ConfigError("there is no model on this device yet: train one, or load a file.");
+    return decoder.config;
+  }
+
+  #step() {
+    this.#config();
+    return this.host.decoder?.step;
+  }
+
+  /** @param {{kind: string, step: number | null, text: string} | null} line */
+  #log(line) {
+    if (line) this.parts.post({ type: "log", ...line });
+  }
+
+  /** Tell the page how things stand; unless `now`, not too often. @param {boolean} [now] */
+  #state(now = false) {
+    const nowMs = this.parts.nowMs();
+    if (!now && nowMs - this.#statedMs < STATE_EVERY_MS) return;
+    this.#statedMs = nowMs;
+    const state = this.account.state(this.session.facts(), this.host.decoder);
+    this.parts.post({ type: "state", state });
+  }
+}
