@@ -23,6 +23,9 @@ export class ConfigError extends DaisyError {}
 /** A kernel gave a wrong bit, or cannot run here. */
 export class KernelError extends DaisyError {}
 
+/** A kernel gave a wrong bit while it worked. */
+export class KernelFault extends KernelError {}
+
 /** A message of another device breaks the protocol. */
 export class ProtocolError extends DaisyError {}
 
