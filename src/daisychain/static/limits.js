@@ -49,6 +49,7 @@ export const SEND_QUEUE_BYTES = 2 * MESSAGE_BYTES;
 export const CHANNEL_POLL_MS = 250;
 export const CHANNEL_STUCK_MS = 15_000;
 export const CHANNEL_DEAD_MS = 45_000;
+export const COLLECTION_PRESSURE_BYTES = 64 * 1024 * 1024;
 export const LINK_DEADLINE_MS = 15_000;
 export const ICE_PATIENCE_MS = 2_000;
 export const ICE_RESTARTS = 3;

@@ -44,7 +44,7 @@ export class Account {
     });
     switch (report.kind) {
       case "step":
-        return line(this.#step(report, nowMs), report.step);
+        return { ...line(this.#step(report, nowMs), report.step), hash: report.hash };
       case "roster":
         this.#lastStepMs = 0;
         return line(`Training together: ${report.roster.map((id) => this.#name(id)).join(", ")}.`);

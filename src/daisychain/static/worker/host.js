@@ -26,8 +26,9 @@ export class Host {
   /** @type {RunSettings | null} */
   settings = null;
   position = 0;
+  /** @type {Uint16Array} */
   #text = new Uint16Array();
-  /** What error feedback carries over, and what it would become: known by epoch and step. */
+  /** What error feedback carries over, and what it would become, by epoch and step. @type {Float32Array} */
   #residual = new Float32Array();
   /** @type {{key: string, residual: Float32Array} | null} */
   #pending = null;
