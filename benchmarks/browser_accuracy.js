@@ -10,9 +10,6 @@
 import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
-import { CpuBackend } from "../src/daisychain/static/kernels/cpu.js";
-import { Memory, PlainMemory } from "../src/daisychain/static/kernels/memory.js";
-import { plainPrimitives } from "../src/daisychain/static/kernels/plain.js";
 import { gather, Products } from "../src/daisychain/static/kernels/products.js";
 import { openBackend } from "../src/daisychain/static/kernels/registry.js";
 import * as limits from "../src/daisychain/static/limits.js";
@@ -92,7 +89,10 @@ function padded(values, length) {
  */
 function dots(a, from, b, at, length, sums) {
   const { fround } = Math;
-  let [s0, s1, s2, s3] = [fround(0), fround(0), fround(0), fround(0)];
+  let s0 = fround(0);
+  let s1 = s0;
+  let s2 = s0;
+  let s3 = s0;
   for (let i = 0; i < length; i++) {
     const x = a[from + i];
     const j = at + i;
@@ -107,11 +107,16 @@ function dots(a, from, b, at, length, sums) {
   sums[3] = s3;
 }
 
-function floatBackend() {
-  const memory = new Memory(new PlainMemory());
-  /** @type {import("../src/daisychain/static/kernels/plain.js").Primitives} */
-  const primitives = {
-    ...plainPrimitives(memory),
+async function blockBackend() {
+  const wasmBytes = await file("static/kernels/kernels.wasm");
+  return (await openBackend({ wasmBytes, force: "wasm" })).backend;
+}
+
+async function floatBackend() {
+  const backend = await blockBackend();
+  const { memory } = backend;
+  backend.products = new FloatProducts(memory, {
+    ...backend.primitives,
     blockValues(x, stride, rows, length, least, out) {
       const { floats } = memory;
       for (let row = 0; row < rows; row++) {
@@ -120,19 +125,12 @@ function floatBackend() {
       }
       return 0;
     },
-  };
-  const backend = new CpuBackend({ name: "float32", memory, primitives });
-  backend.products = new FloatProducts(memory, primitives);
+  });
   return backend;
 }
 
-async function blockBackend() {
-  const wasmBytes = await file("static/kernels/kernels.wasm");
-  return (await openBackend({ wasmBytes, force: "wasm" })).backend;
-}
-
 /**
- * @param {CpuBackend} backend
+ * @param {import("../src/daisychain/static/kernels/cpu.js").CpuBackend} backend
  * @param {Uint16Array} text
  * @param {number} seed
  * @param {number} steps
@@ -164,7 +162,7 @@ const { values } = parseArgs({
 const [seeds, steps] = [Number(values.seeds), Number(values.steps)];
 const corpus = execFileSync(values.python, ["-c", CORPUS], { maxBuffer: 2 ** 30 }).toString();
 const text = new Tokenizer(JSON.parse((await file("data/tokenizer.json")).toString())).encode(corpus);
-const backends = { block_format: await blockBackend(), float32: floatBackend() };
+const backends = { block_format: await blockBackend(), float32: await floatBackend() };
 for (let seed = 1; seed <= seeds; seed++) {
   /** @type {Record<string, number>} */
   const losses = {};

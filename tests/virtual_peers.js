@@ -32,9 +32,10 @@ export class VirtualPeer {
   /** @type {TrainingNode} */
   node = /** @type {any} */ (null);
 
-  /** @param {string} id */
-  constructor(id) {
+  /** @param {string} id @param {string} name */
+  constructor(id, name) {
     this.id = id;
+    this.name = name;
   }
 
   /** @param {any} message */
@@ -70,11 +71,12 @@ export class VirtualGroup {
   async join(force, linked = true) {
     const { backend } = await openBackend({ wasmBytes: bytesOf("static/kernels/kernels.wasm"), force });
     const id = (this.peers.size + 1).toString(16).padStart(16, "0");
-    const peer = new VirtualPeer(id);
+    const peer = new VirtualPeer(id, `peer ${this.peers.size + 1}`);
     peer.node = new TrainingNode({
-      ...{ id, name: `peer ${this.peers.size + 1}`, backend },
+      ...{ id, name: peer.name, backend },
       ...{ tokenizer: this.tokenizer, tokenizerFile: this.tokenizerFile },
       post: (message) => (message.type === "send" ? this.#deliver(id, message) : peer.take(message)),
+      pause: () => new Promise((resolve) => setImmediate(resolve)),
       nowMs: () => this.#nowMs++,
       random: () => {
         this.#random = (Math.imul(this.#random, 1_664_525) + 1_013_904_223) >>> 0;
@@ -99,8 +101,8 @@ export class VirtualGroup {
 
   /** @param {VirtualPeer} a @param {VirtualPeer} b @param {"up" | "down"} [state] */
   link(a, b, state = "up") {
-    a.node.receive({ type: "link", id: b.id, name: "", state });
-    b.node.receive({ type: "link", id: a.id, name: "", state });
+    a.node.receive({ type: "link", id: b.id, name: b.name, state });
+    b.node.receive({ type: "link", id: a.id, name: a.name, state });
   }
 
   /** @param {string} from @param {{to: string, bytes: ArrayBuffer}} message */

@@ -28,9 +28,9 @@ from daisychain.kernels.proof import (
 )
 from daisychain.kernels.registry import all_backends
 from daisychain.numerics import block_product, quantise
+from daisychain.numerics.golden import decode
 from daisychain.numerics.optimizer import AdamScalars, DaisyAdam, adam_update
 from daisychain.numerics.product import integer_product
-from daisychain.numerics.vectors import decode
 from daisychain.units import load_tables, shipped_nets
 from daisychain.units.counts import Counts
 

@@ -18,7 +18,8 @@ from daisychain.numerics import (
     tensor_digest,
 )
 from daisychain.numerics import functions as f
-from daisychain.numerics.vectors import decode, render
+from daisychain.numerics.golden import decode
+from daisychain.numerics.vectors import render
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

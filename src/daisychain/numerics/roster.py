@@ -23,7 +23,7 @@ def roster_mean(gradients: Sequence[F32], counts: Sequence[int]) -> F32:
     return out / np.float32(total)
 
 
-def _mix(x: U32) -> U32:
+def mix(x: U32) -> U32:
     """A 32-bit mixing function: multiply and xor-shift, invertible."""
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
@@ -37,7 +37,7 @@ def _permute(index: U32, half_bits: int, key: U32) -> U32:
     for turn in range(FEISTEL_ROUNDS):
         left, right = (
             right,
-            left ^ (_mix(right ^ _mix(key + np.uint32(turn * 0x9E3779B9 & 0xFFFFFFFF))) & mask),
+            left ^ (mix(right ^ mix(key + np.uint32(turn * 0x9E3779B9 & 0xFFFFFFFF))) & mask),
         )
     return (left << np.uint32(half_bits)) | right
 
@@ -53,7 +53,7 @@ def sample_ids(positions: npt.NDArray[np.int64], sample_count: int, seed: int) -
     half_bits = max(1, ((sample_count - 1).bit_length() + 1) // 2)
     epoch = (positions // sample_count).astype(np.uint64).astype(np.uint32)
     seeds = np.array([seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF], np.uint32)
-    key = _mix(_mix(seeds[:1] + np.uint32(0x9E3779B9)) ^ _mix(seeds[1:] + epoch))
+    key = mix(mix(seeds[:1] + np.uint32(0x9E3779B9)) ^ mix(seeds[1:] + epoch))
     current = _permute((positions % sample_count).astype(np.uint32), half_bits, key)
     while (outside := current >= sample_count).any():  # cycle-walking: at most a few rounds
         current[outside] = _permute(current[outside], half_bits, key[outside])

@@ -1,10 +1,8 @@
 """Golden inputs and outputs of the contract: `python -m daisychain.numerics.vectors [folder]` writes them.
 
-One JSON file a rule. An array is {"type", "shape", "base64"} with little-endian bytes, so that any language reads
-it with what it has. Every implementation must give these bits.
+One JSON file a rule, with arrays as `golden` writes them. Every implementation must give these bits.
 """
 
-import base64
 import json
 import sys
 from collections.abc import Callable
@@ -12,33 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from daisychain.base import limits
 from daisychain.base.files import write_atomic
 from daisychain.numerics import functions
 from daisychain.numerics.blocks import F32, MAGNITUDE_LIMIT, block_edges, block_relu, quantise
+from daisychain.numerics.decoder_vectors import decoder
 from daisychain.numerics.elementwise import relu, requantise
+from daisychain.numerics.golden import Array, encode, random_numbers
 from daisychain.numerics.optimizer import DaisyAdam, DaisySGD
 from daisychain.numerics.product import block_product, integer_product, triple_product
 from daisychain.numerics.roster import roster_mean, sample_ids
 from daisychain.numerics.state_hash import state_hash
 
-Array = npt.NDArray[np.generic]
 _f = np.float32
-
-
-def encode(array: Array) -> dict[str, Any]:
-    """An array as JSON."""
-    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    data = base64.b64encode(little.tobytes()).decode()
-    return {"type": array.dtype.name, "shape": list(array.shape), "base64": data}
-
-
-def decode(value: dict[str, Any]) -> Array:
-    """The array of `encode`."""
-    dtype = np.dtype(value["type"]).newbyteorder("<")
-    return np.frombuffer(base64.b64decode(value["base64"]), dtype).reshape(value["shape"])
 
 
 def edge_values() -> F32:
@@ -70,21 +55,15 @@ def edge_values() -> F32:
     return np.array([sign * x for x in positive for sign in (1, -1)], _f)
 
 
-def _random(shape: tuple[int, ...], seed: int, spread: int = 6) -> F32:
-    generator = np.random.Generator(np.random.PCG64(seed))
-    scale = np.exp2(generator.integers(-spread, spread, shape).astype(_f))
-    return (generator.standard_normal(shape).astype(_f) * scale).astype(_f)
-
-
 def _matrices() -> list[tuple[str, F32, F32, int | None]]:
     """Pairs to multiply: (m, K), (n, K), and the period at which blocks restart."""
     cases: list[tuple[str, F32, F32, int | None]] = [
-        (f"random K={k}", _random((2, k), k), _random((3, k), k + 1), None)
+        (f"random K={k}", random_numbers((2, k), k), random_numbers((3, k), k + 1), None)
         for k in (1, 2, 127, 128, 129, 256, 257)
     ]
     full = np.full((1, 256), 127, _f)
     mixed = np.where(np.arange(256) % 3 == 0, _f(-127), _f(127))[None]
-    spike = _random((2, 130), 9)
+    spike = random_numbers((2, 130), 9)
     spike[0, 64], spike[1, 129] = 3e4, -3e4
     ties = (np.arange(-126, 127, dtype=_f) + _f(0.5))[None]
     edge = edge_values()
@@ -96,7 +75,7 @@ def _matrices() -> list[tuple[str, F32, F32, int | None]]:
         ("edge values, each a block", edge[None], edge[None, ::-1].copy(), 1),
         ("edge values together", edge[None], edge[None], None),
         ("both zeros", np.array([[0.0, -0.0, -0.0]], _f), np.array([[-1.0, 2.0, -0.0]], _f), None),
-        ("restarting blocks", _random((2, 300), 5), _random((2, 300), 6), 100),
+        ("restarting blocks", random_numbers((2, 300), 5), random_numbers((2, 300), 6), 100),
     ]
     return cases
 
@@ -153,7 +132,7 @@ def _functions() -> dict[str, Any]:
     positive = np.concatenate(
         [np.exp2(np.linspace(-125, 126, 257)).astype(_f), np.linspace(0.5, 2, 129, dtype=_f)]
     )
-    logits = _random((4, 37), 3, 3)
+    logits = random_numbers((4, 37), 3, 3)
     targets = np.array([0, 36, 5, 17])
     loss, gradient = functions.cross_entropy(logits, targets)
     arrays: dict[str, Array] = {
@@ -174,10 +153,10 @@ def _functions() -> dict[str, Any]:
 
 def _optimizers() -> dict[str, Any]:
     size, steps = 48, 5
-    gradients = _random((steps, size), 4, 30)
+    gradients = random_numbers((steps, size), 4, 30)
     gradients[:, 0], gradients[:, 1], gradients[:, 2] = 0.0, -0.0, 2.0**-80
     out: dict[str, Any] = {"rate": 0.003, "gradients": encode(gradients)}
-    start = _random((size,), 8)
+    start = random_numbers((size,), 8)
     for name, optimizer in (
         ("adam", DaisyAdam(size)),
         ("adam_decay_0.1", DaisyAdam(size, weight_decay=0.1)),
@@ -193,7 +172,7 @@ def _optimizers() -> dict[str, Any]:
 
 
 def _roster() -> dict[str, Any]:
-    gradients, counts = _random((3, 33), 12), [5, 27, 1]
+    gradients, counts = random_numbers((3, 33), 12), [5, 27, 1]
     orders = [
         {
             "sample_count": n,
@@ -203,7 +182,7 @@ def _roster() -> dict[str, Any]:
         for n, seed in ((1, 0), (2, 1), (7, 5), (100, 2**40 + 3))
     ]
     state: dict[str, Array] = {
-        "b.weight": _random((2, 3), 1),
+        "b.weight": random_numbers((2, 3), 1),
         "a": np.arange(4, dtype=np.int64),
         "é": np.array([-0.0], _f),
     }
@@ -224,6 +203,7 @@ RULES: dict[str, Callable[[], Any]] = {
     "functions": _functions,
     "optimizers": _optimizers,
     "roster": _roster,
+    "decoder": decoder,
 }
 
 

@@ -23,6 +23,7 @@ import { Host, shapeOf } from "./host.js";
  * @property {import("../model/tokenizer.js").Tokenizer} tokenizer
  * @property {{bytes: Uint8Array, digest: string}} tokenizerFile
  * @property {(message: any, transfer?: Transferable[]) => void} post to the page
+ * @property {() => Promise<void>} pause lets messages in: computing alone would never
  * @property {() => number} nowMs
  * @property {() => number} random 0 … 2^32 − 1
  * @property {(source: string, seed: number) => Promise<{text: string, source: string, reason: string}>} text
@@ -140,7 +141,13 @@ export class TrainingNode {
 
   /** @param {() => Promise<SessionEvent | null>} work */
   #work(work) {
-    this.host.turn(work).then(
+    const { pause } = this.parts;
+    const done = this.host.turn(async () => {
+      const event = await work();
+      await pause();
+      return event;
+    });
+    done.then(
       (event) => event && this.handle(event),
       (error) =>
         this.handle({ type: "fault", reason: error instanceof Error ? error.message : String(error) }),
