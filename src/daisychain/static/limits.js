@@ -88,8 +88,8 @@ export const PROMISES_WAIT_MS = 2_000;
 export const STAGGER_MS = 2_000;
 export const ELECTION_MS = 6_000;
 export const FETCH_RETRY_MS = 30_000;
-/** Behind the leader by a step for so long: no gradient will come, the state is fetched. */
-export const BEHIND_MS = 5_000;
+/** Behind others for so long: no gradient will come, the state is fetched. */
+export const BEHIND_MS = 15_000;
 /** A wait is reported after the first, and the run given up after the second. */
 export const TROUBLE_MS = /** @type {const} */ ([3_000, 60_000]);
 

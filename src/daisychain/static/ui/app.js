@@ -81,6 +81,7 @@ class App {
         if (type === "welcome" || type === "joined") this.#meet();
       });
     }
+    this.signalling.on("renamed", ({ id, name }) => this.worker.postMessage({ type: "renamed", id, name }));
     this.signalling.on("state", ({ state, reason }) => {
       if (state === "connecting" && reason) this.change(serverLost(this.page));
     });
@@ -172,6 +173,7 @@ class App {
     const name = wanted || newName();
     keep(NAME_KEY, name);
     this.signalling.rename(name);
+    this.worker.postMessage({ type: "renamed", id: this.page.id, name });
     this.change({ ...this.page, name });
   }
 
@@ -237,4 +239,4 @@ async function serverLinks() {
   }
 }
 
-new App({ links: await serverLinks(), secure: isSecureContext });
+export const app = new App({ links: await serverLinks(), secure: isSecureContext });

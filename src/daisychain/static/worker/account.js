@@ -31,6 +31,13 @@ export class Account {
     this.#others.set(id, { name: name || this.#name(id), link: state });
   }
 
+  /** @param {string} id @param {string} name */
+  rename(id, name) {
+    const other = this.#others.get(id);
+    if (id === this.id) this.name = name;
+    else if (other) other.name = name;
+  }
+
   /**
    * Take in a report; a line for the log, or null.
    * @param {Report} report

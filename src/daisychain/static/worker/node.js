@@ -57,6 +57,8 @@ export class TrainingNode {
     switch (message.type) {
       case "link":
         return this.#link(message);
+      case "renamed":
+        return this.account.rename(message.id, message.name);
       case "message":
         return this.handle({ type: "message", id: message.from, bytes: new Uint8Array(message.bytes) });
       case "start":
