@@ -111,18 +111,23 @@ export class Account {
       leader,
       source: config?.source ?? "",
       parameters: decoder ? parameterCount(decoder.config) : 0,
-      devices: devices.map((device) => this.#device(device)),
+      devices: devices.map((device) => this.#device(device, phase !== "halted")),
       model: decoder !== null,
     };
   }
 
-  /** @param {Facts["devices"][number]} device */
-  #device({ id, place, linked, step, hash, equal }) {
+  /**
+   * Who took part in the last step had the same state before it: every device compares that before it goes on.
+   * @param {Facts["devices"][number]} device
+   * @param {boolean} sound the run was not stopped for a fault
+   */
+  #device({ id, place, linked, step, hash, equal }, sound) {
     const other = this.#others.get(id);
     const link = linked ? (other?.link ?? "up") : "down";
     return {
       ...{ id, name: this.#name(id), backend: id === this.id ? this.backend : "", place },
-      ...{ step: step ?? 0, hash: hash ?? "", equal },
+      ...{ step: step ?? 0, hash: hash ?? "" },
+      equal: equal ?? (sound && this.#tokens.has(id) ? true : null),
       tokensPerS: this.#perS(this.#tokens.get(id) ?? 0),
       link: id === this.id ? "self" : link,
     };
