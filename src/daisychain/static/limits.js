@@ -65,6 +65,8 @@ export const SIGNAL_CHARACTERS = 16 * 1024;
 export const PROTOCOL_VERSION = 1;
 export const SYNC_JSON_BYTES = 16 * 1024;
 export const SYNC_TEXT_CHARACTERS = 500;
+/** The name of what a device computes with. */
+export const BACKEND_CHARACTERS = 20;
 /** The largest model has 3.7 million parameters. */
 export const GRADIENT_BYTES = 16 * 2 ** 20;
 export const TEXT_TOKENS_BYTES = 32 * 2 ** 20;

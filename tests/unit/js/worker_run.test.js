@@ -71,9 +71,15 @@ test("a checkpoint goes to the whole group, and training goes on from it", async
   await first.node.receive({ type: "checkpoint", format: "safetensors" });
   const { bytes } = first.messages.findLast(({ type }) => type === "file");
   const other = new VirtualGroup(TEXT);
-  const [one, two] = [await other.join(), await other.join()];
+  const [one, two] = [await other.join(), await other.join("plain")];
+  await two.node.receive({ type: "start", settings: { ...SMALL, steps: 2, seed: 7 } });
+  await other.until("a model of their own", finished(other));
+  assert.deepEqual(one.state.devices.map((/** @type {any} */ { backend }) => backend).sort(), [
+    "plain",
+    "wasm",
+  ]);
   await one.node.receive({ type: "load", bytes, name: "mine.safetensors" });
-  await other.until("the model on both", finished(other));
+  await other.until("the model on both", () => two.state.hash === first.state.hash && finished(other)());
   assert.equal(two.state.hash, first.state.hash);
   assert.equal(two.state.step, SMALL.steps);
   await two.node.receive({ type: "start", settings: { ...SMALL, goOn: true } });

@@ -209,6 +209,7 @@ export const BODIES = {
     leader: schema.orNull(schema.id),
     promised: schema.u32,
     links: ids,
+    backend: schema.words(limits.BACKEND_CHARACTERS),
   }),
   join: json({ into: schema.text(/^[0-9a-f]{32}$/, "a run of 32 hex characters") }),
   prepare: empty,

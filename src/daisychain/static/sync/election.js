@@ -356,7 +356,8 @@ export class Election {
     const { session } = this;
     const others = roster.filter((id) => id !== session.id);
     if (session.promised.epoch > epoch || others.some((id) => session.gone(id))) return true;
-    if (others.some((id) => (session.links.status(id)?.promised ?? 0) > session.promised.epoch)) return true;
+    const counted = session.trail.flatMap((each) => each.roster);
+    if (counted.some((id) => (session.links.status(id)?.promised ?? 0) > session.promised.epoch)) return true;
     let unfit = false;
     for (const a of roster) {
       for (const b of roster) unfit = (a < b && this.#edgeGone(a, b)) || unfit;

@@ -16,6 +16,7 @@ export function factsOf(session) {
       id,
       place: place < 0 ? null : place,
       linked: id === session.id || session.alive(id),
+      backend: status?.backend ?? "",
       step: known ? status.step : null,
       hash: known ? status.hash : null,
       equal: known && status.step === step && hash !== null ? status.hash === hash : null,

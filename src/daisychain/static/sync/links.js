@@ -4,9 +4,12 @@ import { LINK_GRACE_MS, SILENCE_MS } from "../limits.js";
 
 /** What a device says of itself; `links` are those it can reach.
  * @typedef {{run: string | null, epoch: number, step: number, hash: string | null, phase: import("./types.js").Phase,
- *   leader: string | null, promised: number, links: string[]}} Status */
+ *   leader: string | null, promised: number, links: string[], backend: string}} Status */
 /** @typedef {{up: boolean, hears: boolean, heardUs: boolean, heardMs: number, brokenMs: number,
  *   status: Status | null}} Peer `hears`: we heard it since the channel came up; `heardUs`: it says that it heard us */
+
+/** @type {Omit<Status, "run" | "step" | "hash">} */
+const NOTHING_SAID = { epoch: 0, phase: "idle", leader: null, promised: 0, links: [], backend: "" };
 
 export class Links {
   /** @type {Map<string, Peer>} */
@@ -38,10 +41,10 @@ export class Links {
     peer.heardMs = nowMs;
     const { run, step, hash } = message;
     if (message.kind === "status") {
-      const { epoch, phase, leader, promised, links } = message;
-      peer.status = { run, epoch, step, hash, phase, leader, promised, links };
+      const { epoch, phase, leader, promised, links, backend } = message;
+      peer.status = { run, epoch, step, hash, phase, leader, promised, links, backend };
     } else if (peer.status) Object.assign(peer.status, { run, step, hash });
-    else peer.status = { run, epoch: 0, step, hash, phase: "idle", leader: null, promised: 0, links: [] };
+    else peer.status = { ...NOTHING_SAID, run, step, hash };
   }
 
   /** Heard in both directions since the channel came up. @param {string} id */

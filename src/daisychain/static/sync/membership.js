@@ -137,8 +137,10 @@ export class Membership {
     if (!session.isMember()) return "the others went on without this device; it waits to come back in";
     if (!session.leads() && election.leaderFresh()) return null;
     const gone = view.roster.filter((id) => session.gone(id) && id !== session.id);
-    if (session.leads() && session.promised.epoch === view.epoch && gone.length === 0) return null;
-    return this.#lack() ?? "a device is out of reach; the others are about to go on without it";
+    const lack = this.#lack();
+    const leads = session.leads() && session.promised.epoch === view.epoch && gone.length === 0;
+    if (leads && (session.trail.length === 1 || lack === null)) return null;
+    return lack ?? "a device is out of reach; the others are about to go on without it";
   }
 
   /** Why this device's side cannot go on. */

@@ -54,7 +54,14 @@ export class Round {
     if (this.#apply()) return true;
     const content = this.session.settled() ? this.content() : null;
     if (content === null || this.decided !== null) return false;
+    if (content.step >= (this.session.config?.steps ?? 0)) return this.#nothingToDo();
     return this.#compute(content) || this.#hold(content) || this.#commit(content);
+  }
+
+  /** A run that began with its last step, to give a model to the group. */
+  #nothingToDo() {
+    this.session.end("finished", "the model is here, and no step is left to do");
+    return true;
   }
 
   /** @param {Content} content */

@@ -39,10 +39,14 @@ export class Session extends Memory {
   /** @type {Action[]} */
   #actions = [];
 
-  /** @param {{id: string, nowMs: number, seed: number}} options `seed`: for waits, another on every device */
-  constructor({ id, nowMs, seed }) {
+  /**
+   * @param {{id: string, nowMs: number, seed: number, backend?: string}} options `seed`: for waits, another on every
+   *   device; `backend`: what the device computes with, for the others' pages
+   */
+  constructor({ id, nowMs, seed, backend = "" }) {
     super();
     this.id = id;
+    this.backend = backend;
     this.seed = seed;
     this.#tickMs = nowMs;
   }
@@ -297,9 +301,10 @@ export class Session extends Memory {
 
   /** Say who and where this device is. @param {string[]} to @param {boolean} reply whether they should, too */
   tell(to, reply) {
-    const { phase, promised } = this;
+    const { phase, promised, backend } = this;
     const leader = this.view?.leader ?? null;
-    this.send(to, "status", { reply, phase, leader, promised: promised.epoch, links: this.aliveIds() });
+    const links = this.aliveIds();
+    this.send(to, "status", { reply, phase, leader, promised: promised.epoch, links, backend });
   }
 
   /**

@@ -79,7 +79,7 @@ another epoch completed); the host then drops the old one, or finishes it first;
 /** What the page shows at any time: `session.facts()`. `equal` is null where the steps differ or nothing is known.
  * @typedef {{phase: Phase, reason: string, run: string | null, config: RunConfig | null, step: number,
  *   hash: string | null, epoch: number, leader: string | null, roster: string[],
- *   devices: {id: string, place: number | null, linked: boolean, step: number | null, hash: string | null,
+ *   devices: {id: string, place: number | null, linked: boolean, backend: string, step: number | null, hash: string | null,
  *     equal: boolean | null}[]}} Facts */
 
 export {};

@@ -19,11 +19,10 @@ export class Account {
   /** Tokens of the last step, by device. @type {Map<string, number>} */
   #tokens = new Map();
 
-  /** @param {string} id @param {string} name @param {string} backend */
-  constructor(id, name, backend) {
+  /** @param {string} id @param {string} name */
+  constructor(id, name) {
     this.id = id;
     this.name = name;
-    this.backend = backend;
   }
 
   /** @param {string} id @param {string} name @param {Link} state */
@@ -121,11 +120,11 @@ export class Account {
    * @param {Facts["devices"][number]} device
    * @param {boolean} sound the run was not stopped for a fault
    */
-  #device({ id, place, linked, step, hash, equal }, sound) {
+  #device({ id, place, linked, backend, step, hash, equal }, sound) {
     const other = this.#others.get(id);
     const link = linked ? (other?.link ?? "up") : "down";
     return {
-      ...{ id, name: this.#name(id), backend: id === this.id ? this.backend : "", place },
+      ...{ id, name: this.#name(id), backend, place },
       ...{ step: step ?? 0, hash: hash ?? "" },
       equal: equal ?? (sound && this.#tokens.has(id) ? true : null),
       tokensPerS: this.#perS(this.#tokens.get(id) ?? 0),

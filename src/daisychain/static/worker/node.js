@@ -39,8 +39,9 @@ export class TrainingNode {
   constructor(parts) {
     this.parts = parts;
     this.host = new Host(parts.backend, parts.tokenizerFile.digest);
-    this.session = new Session({ id: parts.id, nowMs: parts.nowMs(), seed: parts.random() });
-    this.account = new Account(parts.id, parts.name, parts.backend.name);
+    const { id, name, backend } = parts;
+    this.session = new Session({ id, nowMs: parts.nowMs(), seed: parts.random(), backend: backend.name });
+    this.account = new Account(id, name);
   }
 
   /** A message of the page. @param {any} message */
