@@ -1,11 +1,18 @@
 /** Whole runs in real browsers: equal to the last bit, whoever comes, goes, freezes or loses a link. */
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import test, { afterEach, beforeEach } from "node:test";
+import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { SETTINGS, VirtualGroup } from "../virtual_peers.js";
-import { missing, waitFor } from "./harness.js";
-import { equalHashes, heard, inPhase, Room, reached, tell } from "./room_help.js";
+import { missing, ROOT, waitFor } from "./harness.js";
+import { equalHashes, heard, inPhase, Room, reached, saved, tell } from "./room_help.js";
 
+const run = promisify(execFile);
 const skip = missing(["chromium", "firefox"]);
 const RUN = { ...SETTINGS, steps: 200 };
 /** @type {Room} */
@@ -27,6 +34,37 @@ async function losses(page) {
 /** @param {any[]} pages */
 const allFinished = (pages) => Promise.all(pages.map((page) => inPhase(page, ["finished"])));
 
+/** The kit, offline, and Python write the same from what the page saves. @param {any} page @param {string} expected */
+async function sameTextElsewhere(page, expected) {
+  const folder = await mkdtemp(join(tmpdir(), "daisychain-room-"));
+  try {
+    const kit = join(folder, "kit.html");
+    await writeFile(kit, await saved(page, { type: "kit" }));
+    const reader = await room.browsers.newPage("chromium", { offline: true });
+    await reader.open(pathToFileURL(kit).href);
+    for (const [id, value] of Object.entries({
+      prompt: "The ",
+      length: "20",
+      temperature: "0.8",
+      seed: "1",
+    })) {
+      await reader.own.fill(`#${id}`, value);
+    }
+    await reader.own.click("#write:enabled");
+    await waitFor("the kit's text", () => reader.run(() => document.getElementById("stop")?.hidden));
+    assert.equal(await reader.own.textContent("#written"), expected);
+    for (const format of ["safetensors", "pt"]) {
+      const file = join(folder, `model.${format}`);
+      await writeFile(file, await saved(page, { type: "checkpoint", format }));
+      const options = ["--prompt", "The ", "--tokens", "20", "--temperature", "0.8", "--seed", "1"];
+      const { stdout } = await run(join(ROOT, ".venv/bin/daisychain"), ["generate", file, ...options]);
+      assert.equal(stdout.trimEnd(), expected.trimEnd());
+    }
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
 test("three Chromium pages, 200 steps: equal at every step, the loss falls, the model writes", {
   skip,
   timeout: 240_000,
@@ -44,7 +82,9 @@ test("three Chromium pages, 200 steps: equal at every step, the loss falls, the 
   assert.ok(values[0] - last >= 1.5, `${values[0]} → ${last}`);
   await tell(room.pages[2], { type: "generate", prompt: "The ", tokens: 20, temperature: 0.8, seed: 1 });
   await waitFor("text", async () => (await heard(room.pages[2])).generated?.done);
-  assert.equal((await heard(room.pages[2])).generated.ids.length, 20);
+  const { generated } = await heard(room.pages[2]);
+  assert.equal(generated.ids.length, 20);
+  await sameTextElsewhere(room.pages[1], `The ${generated.text}`);
 });
 
 test("Chromium and Firefox, and four virtual peers in Node: the same hashes", {

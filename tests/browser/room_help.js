@@ -86,6 +86,25 @@ export function heard(page) {
   });
 }
 
+/**
+ * A file that a page's worker makes.
+ * @param {BrowserPage} page @param {any} message that asks for it
+ */
+export async function saved(page, message) {
+  const before = (await heard(page)).files.length;
+  await tell(page, message);
+  await waitFor("a file", async () => (await heard(page)).files.length > before);
+  const text = await page.run(() => {
+    const { bytes } = /** @type {any} */ (globalThis).heard.files.at(-1);
+    return new Promise((resolve) => {
+      const reader = new FileReader();
+      reader.onload = () => resolve(reader.result);
+      reader.readAsDataURL(new Blob([bytes]));
+    });
+  });
+  return Buffer.from(String(text).split(",")[1], "base64");
+}
+
 /** Say something to a page's worker. @param {BrowserPage} page @param {any} message */
 export function tell(page, message) {
   return page.run((message) => /** @type {any} */ (globalThis).trainer.postMessage(message), message);

@@ -345,8 +345,7 @@ export class Election {
     const { session } = this;
     const waiting = [...this.#asked].filter((id) => !this.#promises.has(id) && session.alive(id));
     session.send(waiting, "prepare", {}, /** @type {number} */ (this.ballot));
-    const from = session.transfer.asked?.from;
-    const fetching = session.job !== null || (from !== undefined && session.alive(from));
+    const fetching = session.job !== null || session.transfer.awaits();
     if (!fetching && session.nowMs - this.#sinceMs > ELECTION_MS) this.#giveUp(0);
   }
 

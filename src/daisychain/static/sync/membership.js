@@ -88,7 +88,7 @@ export class Membership {
   #overElsewhere(id, { run, phase, step, hash }) {
     const { session } = this;
     const blank = session.phase === "idle" && session.hash === null;
-    if (blank && run !== session.run && session.transfer.asked === null) session.forget(run);
+    if (blank && run !== session.run && !session.transfer.awaits()) session.forget(run);
     if (run !== session.run || session.isOver() || session.phase === "halted" || session.job !== null) return;
     const here = session.hash !== null;
     if (session.round.decided !== null || hash === null) return;

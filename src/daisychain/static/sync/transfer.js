@@ -22,11 +22,17 @@ export class Transfer {
 
   /** Ask for the state, unless that was done and may still be answered. @param {string} from */
   ask(from) {
-    const { session, asked } = this;
+    const { session } = this;
     if (session.job?.kind === "import" || this.#arrived || !session.alive(from)) return;
-    if (asked?.from === from && session.nowMs - asked.sinceMs < FETCH_RETRY_MS) return;
+    if (this.awaits() && this.asked?.from === from) return;
     this.asked = { from, sinceMs: session.nowMs };
     session.send([from], "fetch", { full: session.config === null });
+  }
+
+  /** Whether an answer may still come. */
+  awaits() {
+    const { session, asked } = this;
+    return asked !== null && session.alive(asked.from) && session.nowMs - asked.sinceMs < FETCH_RETRY_MS;
   }
 
   /** A link came back or went: what was asked over it is lost. @param {string} id */
