@@ -161,9 +161,10 @@ function leader() {
 
 test("a refused message leaves the session as it was; no message throws", () => {
   const chance = chanceOf(7);
-  const session = leader();
+  let session = leader();
   let refused = 0;
-  for (let i = 0; i < 20_000 && session.phase !== "halted"; i++) {
+  for (let i = 0; i < 20_000; i++) {
+    if (!session.inRun()) session = leader();
     const bytes = mutate(chance.pick(MESSAGES), chance);
     const before = i % 10 === 0 ? known(session) : null;
     const actions = session.handle({ type: "message", id: A, bytes });

@@ -25,6 +25,7 @@ test("float32 is sent as it is, wherever the bytes lie", () => {
 });
 
 test("int8: what is sent and what is left are what there was, step after step", () => {
+  /** @type {Float32Array} */
   let residual = new Float32Array(LENGTH);
   for (let seed = 0; seed < 50; seed++) {
     const gradient = gradientOf(seed);
@@ -46,6 +47,7 @@ test("int8: what is sent and what is left are what there was, step after step", 
 test("a small number under large neighbours arrives in the end", () => {
   const gradient = new Float32Array(LENGTH).fill(1000);
   gradient[5] = 1;
+  /** @type {Float32Array} */
   let residual = new Float32Array(LENGTH);
   let arrived = 0;
   for (let step = 0; step < 64; step++) {

@@ -193,9 +193,16 @@ export function checkContraction(length) {
  * @param {number} length
  */
 export function checkQuantisable(x, length) {
+  if (allBelow(x, MAGNITUDE_LIMIT)) return;
   refuse(x, length, NonFiniteError, (value) => !Number.isFinite(value), "are NaN or infinite");
   const range = `have a magnitude of 127.5·2^${EXPONENT_MAX} or more`;
   refuse(x, length, BlockRangeError, (value) => abs(value) >= MAGNITUDE_LIMIT, range);
+}
+
+/** Whether all magnitudes are; NaN is not. @param {Float32Array} x @param {number} limit */
+function allBelow(x, limit) {
+  for (let i = 0; i < x.length; i++) if (!(abs(x[i]) < limit)) return false;
+  return true;
 }
 
 /**

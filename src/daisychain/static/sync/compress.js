@@ -28,13 +28,16 @@ export function compress(gradient, gradients, residual) {
     const { buffer, byteOffset, byteLength } = gradient;
     return { payload: new Uint8Array(buffer, byteOffset, byteLength), residual };
   }
-  const wanted = gradient.map((value, i) => value + residual[i]);
-  const blocks = quantise(wanted, 1, wanted.length);
-  const sent = blockValues(blocks);
-  const payload = new Uint8Array(payloadBytes(wanted.length, gradients));
+  const { length } = gradient;
+  const wanted = new Float32Array(length);
+  for (let i = 0; i < length; i++) wanted[i] = gradient[i] + residual[i];
+  const blocks = quantise(wanted, 1, length);
+  const payload = new Uint8Array(payloadBytes(length, gradients));
   payload.set(new Uint8Array(blocks.exponents.buffer));
   payload.set(new Uint8Array(blocks.codes.buffer), blocks.exponents.length);
-  return { payload, residual: wanted.map((value, i) => value - sent[i]) };
+  const sent = blockValues(blocks);
+  for (let i = 0; i < length; i++) wanted[i] -= sent[i];
+  return { payload, residual: wanted };
 }
 
 /**
