@@ -1,14 +1,8 @@
 /** The change of view: a candidate collects promises, takes over what may be committed, and proposes a roster. */
 
-import {
-  ELECTION_MS,
-  LINK_GRACE_MS,
-  MAX_MEMBERS,
-  PROMISES_WAIT_MS,
-  STAGGER_MS,
-  TRAIL_VIEWS,
-} from "../limits.js";
+import { ELECTION_MS, LINK_GRACE_MS, PROMISES_WAIT_MS, STAGGER_MS, TRAIL_VIEWS } from "../limits.js";
 import { max } from "../numerics/numbers.js";
+import { Edges } from "./edges.js";
 import * as views from "./view.js";
 
 /** @typedef {import("./codec.js").Message} Message */
@@ -33,14 +27,13 @@ export class Election {
   #retryMs = 0;
   #tries = 0;
   #unfit = false;
-  /** Since when an edge of the roster is broken. @type {Map<string, number>} */
-  #brokenMs = new Map();
   /** Since when the leader is out of reach. @type {number | null} */
   #leaderlessMs = null;
 
   /** @param {Session} session */
   constructor(session) {
     this.session = session;
+    this.edges = new Edges(session);
   }
 
   advance() {
@@ -57,7 +50,7 @@ export class Election {
     const another = session.promised.epoch > view.epoch && session.promised.to !== session.id;
     if (another && !this.#promiseStale()) return false;
     if (view.epoch === 0 || this.#unfit || view.roster.some((id) => this.left.has(id))) return true;
-    return this.atBoundary() && [...this.joiners].some((id) => this.#fits(id, view));
+    return this.atBoundary() && [...this.joiners].some((id) => this.edges.fits(id, view));
   }
 
   /** The candidate that this device promised had its time. */
@@ -69,22 +62,6 @@ export class Election {
   atBoundary() {
     const { round, epoch, step, id } = this.session;
     return round.computing === null && round.decided === null && !round.gradients.get(step, epoch, id);
-  }
-
-  /** @param {string} id @param {View} view */
-  #fits(id, { roster }) {
-    if (roster.includes(id) || roster.length >= MAX_MEMBERS) return false;
-    return roster.every((member) => this.#linked(member, id));
-  }
-
-  /** Mutual, by what both last said. @param {string} a @param {string} b @returns {boolean} */
-  #linked(a, b) {
-    const { session } = this;
-    if (a === session.id) return session.alive(b) && session.links.status(b)?.links.includes(a) === true;
-    if (b === session.id) return this.#linked(b, a);
-    const says = (/** @type {string} */ x, /** @type {string} */ y) =>
-      session.links.status(x)?.links.includes(y);
-    return says(a, b) === true && says(b, a) === true;
   }
 
   /** Ask for promises under a new ballot. */
@@ -152,7 +129,7 @@ export class Election {
   /** A view was accepted: its leader has its time to show itself. */
   accepting() {
     this.#leaderlessMs = null;
-    this.#brokenMs.clear();
+    this.edges.forget();
   }
 
   /** Stop standing. */
@@ -183,13 +160,13 @@ export class Election {
     if (this.ballot === null || !this.#asked.has(sender)) return;
     this.session.seenEpoch = max(this.session.seenEpoch, promised);
     this.#asked.delete(sender);
-    if (why === "promised" && promised > this.ballot) this.#giveUp(0);
+    if (why === "promised" && promised > this.ballot) this.#giveUp();
   }
 
-  /** @param {number} waitMs */
-  #giveUp(waitMs) {
+  /** Try again after a while that grows. */
+  #giveUp() {
     this.withdraw();
-    this.#retryMs = this.session.nowMs + waitMs + this.session.draw(STAGGER_MS * max(1, this.#tries - 1));
+    this.#retryMs = this.session.nowMs + this.session.draw(STAGGER_MS * max(1, this.#tries - 1));
   }
 
   #all() {
@@ -334,7 +311,7 @@ export class Election {
   tick() {
     const { session } = this;
     if (session.view === null) return;
-    this.#unfit = session.leads() && this.#isUnfit(session.view);
+    this.#unfit = session.leads() && this.edges.unfit(session.view);
     if (this.ballot !== null) this.#retryBallot();
     else if (session.leads() && session.settled())
       this.#announce(session.trail.flatMap(({ roster }) => roster));
@@ -346,31 +323,7 @@ export class Election {
     const waiting = [...this.#asked].filter((id) => !this.#promises.has(id) && session.alive(id));
     session.send(waiting, "prepare", {}, /** @type {number} */ (this.ballot));
     const fetching = session.job !== null || session.transfer.awaits();
-    if (!fetching && session.nowMs - this.#sinceMs > ELECTION_MS) this.#giveUp(0);
-  }
-
-  /** A leader's view that cannot go on: someone is gone, an edge is broken for too long, or someone promised another.
-   * @param {View} view */
-  #isUnfit({ roster, epoch }) {
-    const { session } = this;
-    const others = roster.filter((id) => id !== session.id);
-    if (session.promised.epoch > epoch || others.some((id) => session.gone(id))) return true;
-    const counted = session.trail.flatMap((each) => each.roster);
-    if (counted.some((id) => (session.links.status(id)?.promised ?? 0) > session.promised.epoch)) return true;
-    let unfit = false;
-    for (const a of roster) {
-      for (const b of roster) unfit = (a < b && this.#edgeGone(a, b)) || unfit;
-    }
-    return unfit;
-  }
-
-  /** @param {string} a @param {string} b */
-  #edgeGone(a, b) {
-    const { nowMs } = this.session;
-    const edge = `${a} ${b}`;
-    if (this.#linked(a, b)) this.#brokenMs.delete(edge);
-    else if (!this.#brokenMs.has(edge)) this.#brokenMs.set(edge, nowMs);
-    return nowMs - (this.#brokenMs.get(edge) ?? nowMs) > LINK_GRACE_MS;
+    if (!fetching && session.nowMs - this.#sinceMs > ELECTION_MS) this.#giveUp();
   }
 
   /**

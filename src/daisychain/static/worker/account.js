@@ -63,7 +63,7 @@ export class Account {
         return line(`Took over the model, state ${report.hash.slice(0, 8)}.`, report.step);
       case "repair":
         return line(
-          `Asked again for the gradient of ${report.missing.map((id) => this.#name(id)).join(", ")}.`,
+          `Repaired: the gradient of ${report.missing.map((id) => this.#name(id)).join(", ")} came by another way.`,
           report.step,
         );
       case "refused":

@@ -3,7 +3,7 @@
 import { writeSafetensors } from "../checkpoint/checkpoint.js";
 import { readCheckpoint } from "../checkpoint/validate.js";
 import { ConfigError } from "../errors.js";
-import { BATCH_SAMPLES, VOCABULARY } from "../limits.js";
+import { BATCH_SAMPLES, CONTRACT_VERSION, VOCABULARY } from "../limits.js";
 import { Decoder } from "../model/decoder.js";
 import { sampleCount, sampleWindows } from "../model/samples.js";
 import { initialWeights } from "../model/weights.js";
@@ -17,7 +17,7 @@ import { compress, decompress, payloadBytes } from "../sync/compress.js";
 /**
  * What a run's config says beside what the session needs of it; `rate` in thousandths.
  * @typedef {import("../model/weights.js").DecoderConfig & {batch: number, rate: number, seed: number,
- *   steps: number, gradients: "float32" | "int8"}} RunSettings
+ *   steps: number, contract?: number, gradients: "float32" | "int8"}} RunSettings
  */
 
 export class Host {
@@ -188,7 +188,12 @@ export function sameShape(a, b) {
 }
 
 /** What another device sent as a run's settings is checked like a stranger's. @param {RunSettings} settings */
-function checkSettings({ batch, rate, seed }) {
+function checkSettings({ batch, rate, seed, contract }) {
+  if (contract !== CONTRACT_VERSION) {
+    throw new ConfigError(
+      `the run follows contract ${contract}, this page ${CONTRACT_VERSION}; reload the page on every device.`,
+    );
+  }
   const [, most] = BATCH_SAMPLES;
   if (!(Number.isInteger(batch) && batch >= 1 && batch <= most)) {
     throw new ConfigError(`a batch of ${batch} samples must be a whole number from 1 to ${most}.`);

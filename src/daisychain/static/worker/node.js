@@ -4,7 +4,7 @@ import { writePt, writeSafetensors } from "../checkpoint/checkpoint.js";
 import { readCheckpoint } from "../checkpoint/validate.js";
 import { ConfigError } from "../errors.js";
 import { buildKit } from "../kit/build.js";
-import { BATCH_SAMPLES, RATE_THOUSANDTHS, STATE_EVERY_MS, VOCABULARY } from "../limits.js";
+import { BATCH_SAMPLES, CONTRACT_VERSION, RATE_THOUSANDTHS, STATE_EVERY_MS, VOCABULARY } from "../limits.js";
 import { EMPTY_PROMPT, generate } from "../model/generate.js";
 import { sampleCount } from "../model/samples.js";
 import { Session } from "../sync/session.js";
@@ -187,7 +187,8 @@ export class TrainingNode {
    */
   #begin(config, tokens, state) {
     const run = Array.from({ length: 4 }, () => this.parts.random().toString(16).padStart(8, "0")).join("");
-    this.handle({ type: "start", run, config, tokens, state });
+    const whole = { ...config, contract: CONTRACT_VERSION };
+    this.handle({ type: "start", run, config: whole, tokens, state });
     this.#state(true);
   }
 
