@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { openBackend } from "../src/daisychain/static/kernels/registry.js";
+import { kitSources } from "../src/daisychain/static/kit/build.js";
 import { Tokenizer } from "../src/daisychain/static/model/tokenizer.js";
 import { sha256, toHex } from "../src/daisychain/static/numerics/sha256.js";
 import { TrainingNode } from "../src/daisychain/static/worker/node.js";
@@ -83,7 +84,7 @@ export class VirtualGroup {
         return this.#random;
       },
       text: async () => ({ text: this.text, source: "embedded", reason: "" }),
-      read: async (path) => bytesOf(`static/${path}`),
+      kitSources: () => kitSources(async (path) => bytesOf(`static/${path}`)),
     });
     this.peers.set(id, peer);
     if (linked) await this.linkToAll(peer);

@@ -8,7 +8,7 @@ import test, { after } from "node:test";
 import { pathToFileURL } from "node:url";
 import { writeSafetensors } from "../../src/daisychain/static/checkpoint/checkpoint.js";
 import { openBackend } from "../../src/daisychain/static/kernels/registry.js";
-import { buildKit } from "../../src/daisychain/static/kit/build.js";
+import { buildKit, kitSources } from "../../src/daisychain/static/kit/build.js";
 import { openModel } from "../../src/daisychain/static/kit/model.js";
 import { VOCABULARY } from "../../src/daisychain/static/limits.js";
 import { initialWeights } from "../../src/daisychain/static/model/weights.js";
@@ -34,7 +34,7 @@ async function parts() {
   return {
     weights: writeSafetensors({ config: CONFIG, step: 5, tokenizer: digest, weights }),
     tokenizer,
-    read,
+    sources: await kitSources(read),
   };
 }
 
@@ -42,7 +42,7 @@ for (const kind of /** @type {const} */ (["chromium", "firefox"])) {
   test(`${kind} writes the model's own text from a file`, { skip: missing([kind]) }, async () => {
     const kit = await parts();
     const file = join(folder, `${kind} kit.html`);
-    await writeFile(file, await buildKit(kit));
+    await writeFile(file, buildKit(kit));
     const { backend } = await openBackend({ wasmBytes: await read("kernels/kernels.wasm"), force: "wasm" });
     const model = await openModel(kit, backend);
     let expected = "";
@@ -79,7 +79,7 @@ test("a kit whose weights were altered says so", { skip: missing(["chromium"]) }
   const kit = await parts();
   new DataView(kit.weights.buffer).setUint32(kit.weights.length - 4, 0x7fc00000, true);
   const file = join(folder, "altered.html");
-  await writeFile(file, await buildKit(kit));
+  await writeFile(file, buildKit(kit));
   const page = await browsers.newPage("chromium");
   await page.open(pathToFileURL(file).href);
   const status = () => page.run(() => document.getElementById("status")?.textContent ?? "");

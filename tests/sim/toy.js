@@ -37,6 +37,7 @@ export class Toy {
       count: BATCH,
       loss: raw,
       probe: "7".repeat(64),
+      tookMs: 1,
     };
   }
 

@@ -31,7 +31,7 @@ const SAMPLES = {
   welcome: { config: { steps: 9, gradients: "int8", width: 32 }, tokens: Uint16Array.of(1, 2, 65_535) },
   state: { bytes: Uint8Array.of(1, 2, 3) },
   gradient: {
-    ...{ of: 7, origin: 3, author: B, count: 12, loss: 1.5, probe: HASH },
+    ...{ of: 7, origin: 3, author: B, count: 12, loss: 1.5, probe: HASH, tookMs: 40 },
     payload: new Uint8Array(Float32Array.of(1, 2).buffer),
   },
   held: { of: 7, origin: 3 },

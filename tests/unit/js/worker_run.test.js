@@ -109,3 +109,21 @@ test("stop ends the run for all, at one step", async () => {
   assert.equal(first.state.step, second.state.step);
   assert.equal(first.state.hash, second.state.hash);
 });
+
+test("without the room server training goes on with the last text, and a kit is made all the same", async () => {
+  const group = new VirtualGroup(TEXT);
+  const first = await group.join();
+  await first.node.receive({ type: "start", settings: SMALL });
+  await group.until("the end", finished(group));
+  first.node.parts.text = async () => {
+    throw new Error("the room server is out of reach");
+  };
+  await first.node.receive({ type: "start", settings: SMALL });
+  assert.match(first.messages.at(-1).message, /out of reach/);
+  await first.node.receive({ type: "start", settings: { ...SMALL, goOn: true } });
+  await group.until("more steps", () => first.state.step === 2 * SMALL.steps);
+  assert.ok(first.log.some(({ text }) => /text of the last run once more/.test(text)));
+  await first.node.receive({ type: "kit" });
+  const file = first.messages.findLast(({ type }) => type === "file");
+  assert.match(new TextDecoder().decode(file.bytes), /<!doctype html>/i);
+});

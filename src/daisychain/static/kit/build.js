@@ -7,18 +7,14 @@ import { collect, importMap, PREFIX } from "./modules.js";
 const ENTRY = "kit/entry.js";
 const KERNELS = "kernels/kernels.wasm";
 
-/**
- * @typedef {object} KitParts
- * @property {Uint8Array} weights a safetensors file of DaisyChain, best without the optimizer's state
- * @property {Uint8Array} tokenizer the file tokenizer.json
- * @property {(path: string) => Promise<Uint8Array>} read a file of the folder static/
- */
+/** What every kit holds of static/. @typedef {{page: string, style: string, kernels: Uint8Array, modules: string}} KitSources */
 
 /**
- * @param {KitParts} parts
- * @returns {Promise<string>} the HTML
+ * Everything of the folder static/ that a kit needs.
+ * @param {(path: string) => Promise<Uint8Array>} read
+ * @returns {Promise<KitSources>}
  */
-export async function buildKit({ weights, tokenizer, read }) {
+export async function kitSources(read) {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const readText = async (/** @type {string} */ path) => decoder.decode(await read(path));
   const [page, style, kernels, sources] = await Promise.all([
@@ -27,9 +23,18 @@ export async function buildKit({ weights, tokenizer, read }) {
     read(KERNELS),
     collect(ENTRY, readText),
   ]);
+  return { page, style, kernels, modules: JSON.stringify(importMap(sources)) };
+}
+
+/**
+ * The HTML. `weights` is a safetensors file of DaisyChain, best without the optimizer's state; `tokenizer` the file
+ * tokenizer.json.
+ * @param {{weights: Uint8Array, tokenizer: Uint8Array, sources: KitSources}} parts
+ */
+export function buildKit({ weights, tokenizer, sources: { page, style, kernels, modules } }) {
   return filled(page, {
     style,
-    modules: JSON.stringify(importMap(sources)),
+    modules,
     entry: `import "${PREFIX}${ENTRY}";`,
     tokenizer: base64(tokenizer),
     kernels: base64(kernels),

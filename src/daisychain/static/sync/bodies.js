@@ -120,9 +120,9 @@ const repairBody = {
   },
 };
 
-const GRADIENT_HEAD_BYTES = 60;
+const GRADIENT_HEAD_BYTES = 64;
 
-/** @type {BodyCodec} step u32, origin u32, author 8, count u32, loss f64, probe 32, then the gradient */
+/** @type {BodyCodec} step u32, origin u32, author 8, count u32, loss f64, probe 32, tookMs u32, then the gradient */
 const gradientBody = {
   most: GRADIENT_HEAD_BYTES + limits.GRADIENT_BYTES,
   encode(body) {
@@ -133,6 +133,7 @@ const gradientBody = {
     at.setUint32(16, body.count, true);
     at.setFloat64(20, body.loss, true);
     putHex(bytes, 28, body.probe);
+    at.setUint32(60, body.tookMs, true);
     bytes.set(body.payload, GRADIENT_HEAD_BYTES);
     return bytes;
   },
@@ -147,6 +148,7 @@ const gradientBody = {
       count: at.getUint32(16, true),
       loss: at.getFloat64(20, true),
       probe: hexAt(bytes, 28, 32),
+      tookMs: at.getUint32(60, true),
       payload: bytes.subarray(GRADIENT_HEAD_BYTES),
     };
   },

@@ -3,7 +3,7 @@
 import { EARLY_GRADIENTS, REPAIR_BYTES, REPAIR_STEPS } from "../limits.js";
 
 /** @typedef {import("./view.js").Content} Content */
-/** @typedef {{count: number, loss: number, probe: string, payload: Uint8Array}} Gradient */
+/** @typedef {{count: number, loss: number, probe: string, tookMs: number, payload: Uint8Array}} Gradient */
 /** @typedef {{of: number, origin: number, parts: Map<string, Gradient>}} GradientSet */
 
 export class Gradients {

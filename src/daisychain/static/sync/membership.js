@@ -135,12 +135,19 @@ export class Membership {
     const { view, election } = session;
     if (view === null || view.epoch === 0) return "nobody has answered yet";
     if (!session.isMember()) return "the others went on without this device; it waits to come back in";
-    if (!session.leads() && election.leaderFresh()) return null;
+    if (!session.leads() && (election.leaderFresh() || this.#leaderIsDone(view.leader))) return null;
     const gone = view.roster.filter((id) => session.gone(id) && id !== session.id);
     const lack = this.#lack();
     const leads = session.leads() && session.promised.epoch === view.epoch && gone.length === 0;
     if (leads && (session.trail.length === 1 || lack === null)) return null;
     return lack ?? "a device is out of reach; the others are about to go on without it";
+  }
+
+  /** The run is over at the leader, whose last state is on its way. @param {string} leader */
+  #leaderIsDone(leader) {
+    const { links, run } = this.session;
+    const status = links.status(leader);
+    return this.session.alive(leader) && status?.run === run && OVER.includes(status?.phase ?? "");
   }
 
   /** Why this device's side cannot go on. */

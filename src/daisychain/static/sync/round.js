@@ -79,26 +79,28 @@ export class Round {
   }
 
   /** @param {Extract<import("./types.js").SessionEvent, {type: "computed"}>} event */
-  computed({ job, payload, count, loss, probe }) {
+  computed({ job, payload, count, loss, probe, tookMs }) {
     if (this.computing?.job !== job) return;
     const { epoch, step } = this.computing;
     const { session } = this;
     this.computing = null;
-    this.gradients.add(step, epoch, session.id, { payload, count, loss, probe }, this.held);
+    const gradient = { payload, count, loss, probe, tookMs };
+    this.gradients.add(step, epoch, session.id, gradient, this.held);
     this.#waitingMs = session.nowMs;
-    const body = { of: step, origin: epoch, author: session.id, count, loss, probe, payload };
+    const body = { of: step, origin: epoch, author: session.id, ...gradient };
     session.send(session.others(), "gradient", body);
   }
 
   /** By way of another device it is taken only if it was asked for. @param {Message} message */
-  gradient({ sender, of, origin, author, count, loss, probe, payload }) {
+  gradient({ sender, of, origin, author, count, loss, probe, tookMs, payload }) {
     const { session, gradients } = this;
     const { step, hash } = session;
     const timely = hash === null || of === step || of === step + 1;
     if (!timely || (sender !== author && !this.#asked.has(`${of}/${origin}/${author}`))) return;
     const missed = sender !== author && gradients.get(of, origin, author) === undefined;
     if (missed) session.report({ kind: "repair", step: of, missing: [author] });
-    gradients.add(of, origin, author, { payload, count, loss, probe }, this.decided ?? this.held);
+    const gradient = { payload, count, loss, probe, tookMs };
+    gradients.add(of, origin, author, gradient, this.decided ?? this.held);
   }
 
   /** @param {Content} content */
@@ -216,7 +218,9 @@ export class Round {
   applied(hash) {
     const { session, gradients } = this;
     const decided = /** @type {Content & {last: boolean}} */ (this.decided);
-    const contributions = gradients.parts(decided).map(({ id, count, loss }) => ({ id, count, loss }));
+    const contributions = gradients
+      .parts(decided)
+      .map(({ id, count, loss, tookMs }) => ({ id, count, loss, tookMs }));
     gradients.retire(decided, decided.last, stepsKept(session.leads()));
     this.reach(session.step + 1, hash);
     const count = contributions.reduce((total, part) => total + part.count, 0);

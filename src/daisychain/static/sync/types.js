@@ -24,7 +24,7 @@ another epoch completed); the host then drops the old one, or finishes it first;
  * `tick`: about twice a second; only retries and deadlines depend on it.
  * `start`: begin a run; `run` is random, `state` an export to go on from (null: seeded weights, step 0).
  * `computed`: `payload` is the gradient's bytes (float32 little-endian, or compress.js's), `count` its tokens, `loss`
- *   their summed loss, `probe` the digest of the kernel probe.
+ *   their summed loss, `probe` the digest of the kernel probe, `tookMs` the whole milliseconds that it took.
  * `imported`: now at this step and hash; a gradient's payload measures `payloadBytes` in this run.
  * `fault`: this device cannot compute, apply or import: stops the run everywhere, with the reason.
  * `stop`: end the run for all after the next step. `leave`: this device goes.
@@ -32,7 +32,8 @@ another epoch completed); the host then drops the old one, or finishes it first;
  *   | {type: "message", id: string, bytes: Uint8Array}
  *   | {type: "tick", nowMs: number}
  *   | {type: "start", run: string, config: RunConfig, tokens: Uint16Array, state: Uint8Array | null}
- *   | {type: "computed", job: number, payload: Uint8Array, count: number, loss: number, probe: string}
+ *   | {type: "computed", job: number, payload: Uint8Array, count: number, loss: number, probe: string,
+ *       tookMs: number}
  *   | {type: "applied", job: number, hash: string}
  *   | {type: "exported", job: number, bytes: Uint8Array}
  *   | {type: "imported", job: number, step: number, hash: string, payloadBytes: number}
@@ -66,7 +67,7 @@ another epoch completed); the host then drops the old one, or finishes it first;
  * `roster`: a view was accepted. `waiting`: no progress, and why. `going`: a wait is over. `joined`: state came in.
  * `repair`: the gradients of `missing` came by way of another device. `refused`: a message broke the protocol or was not for us.
  * @typedef {{kind: "step", step: number, loss: number, hash: string, origin: number,
- *       contributions: {id: string, count: number, loss: number}[]}
+ *       contributions: {id: string, count: number, loss: number, tookMs: number}[]}
  *   | {kind: "roster", epoch: number, leader: string, roster: string[]}
  *   | {kind: "waiting", reason: string}
  *   | {kind: "going"}

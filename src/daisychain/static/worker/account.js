@@ -2,6 +2,7 @@
 
 import { STEP_SMOOTHING } from "../limits.js";
 import { parameterCount } from "../model/weights.js";
+import { max } from "../numerics/numbers.js";
 
 /** @typedef {import("../sync/types.js").Facts} Facts */
 /** @typedef {import("../sync/types.js").Report} Report */
@@ -18,6 +19,10 @@ export class Account {
   #lastStepMs = 0;
   /** Tokens of the last step, by device. @type {Map<string, number>} */
   #tokens = new Map();
+  /** Tokens a second while it computes, by device. @type {Map<string, number>} */
+  #speeds = new Map();
+  /** @type {string | null} */
+  #run = null;
 
   /** @param {string} id @param {string} name */
   constructor(id, name) {
@@ -41,8 +46,10 @@ export class Account {
    * Take in a report; a line for the log, or null.
    * @param {Report} report
    * @param {number} nowMs
+   * @param {Facts} facts
    */
-  report(report, nowMs) {
+  report(report, nowMs, facts) {
+    this.#ofRun(facts.run);
     const line = (/** @type {string} */ text, /** @type {number | null} */ step = null) => ({
       kind: report.kind,
       step,
@@ -53,17 +60,17 @@ export class Account {
         return { ...line(this.#step(report, nowMs), report.step), hash: report.hash };
       case "roster":
         this.#lastStepMs = 0;
-        return line(`Training together: ${report.roster.map((id) => this.#name(id)).join(", ")}.`);
+        return line(`Together: ${this.#names(report.roster)}. ${this.#name(report.leader)} leads.`);
       case "waiting":
         return line(report.reason);
       case "going":
         return line("Going on.");
       case "joined":
         this.#lastStepMs = 0;
-        return line(`Took over the model, state ${report.hash.slice(0, 8)}.`, report.step);
+        return line(this.#joined(report, facts), report.step);
       case "repair":
         return line(
-          `Repaired: the gradient of ${report.missing.map((id) => this.#name(id)).join(", ")} came by another way.`,
+          `Repaired: the gradient of ${this.#names(report.missing)} came by another way.`,
           report.step,
         );
       case "refused":
@@ -71,6 +78,28 @@ export class Account {
       default:
         return null;
     }
+  }
+
+  /** What was known of another run is forgotten. @param {string | null} run */
+  #ofRun(run) {
+    if (run === this.#run) return;
+    this.#run = run;
+    this.#losses = [];
+    this.#loss = null;
+    this.#stepMs = this.#lastStepMs = 0;
+    this.#tokens.clear();
+    this.#speeds.clear();
+  }
+
+  /** @param {Extract<Report, {kind: "joined"}>} report @param {Facts} facts */
+  #joined({ step, hash }, { config, leader }) {
+    const state = `state ${hash.slice(0, 8)}`;
+    if (step === 0) return `The weights are seeded, ${state}.`;
+    const given = step >= (config?.steps ?? 0);
+    const from = leader && leader !== this.id ? this.#name(leader) : "this device";
+    return given
+      ? `The group has the model of ${from}: ${step} steps, ${state}.`
+      : `Took over the model at step ${step}, ${state}.`;
   }
 
   /** @param {Extract<Report, {kind: "step"}>} report @param {number} nowMs */
@@ -83,6 +112,11 @@ export class Account {
     this.#loss = loss;
     this.#losses.push([step, loss]);
     this.#tokens = new Map(contributions.map(({ id, count }) => [id, count]));
+    for (const { id, count, tookMs } of contributions) {
+      const speed = (1000 * count) / max(tookMs, 1);
+      const before = this.#speeds.get(id) ?? speed;
+      this.#speeds.set(id, before + STEP_SMOOTHING * (speed - before));
+    }
     const shares = contributions.map(
       ({ id, count, loss: sum }) => `${this.#name(id)} ${count} tokens, loss ${(sum / count).toFixed(3)}`,
     );
@@ -93,7 +127,8 @@ export class Account {
    * @param {Facts} facts
    * @param {import("../model/decoder.js").Decoder | null} decoder
    */
-  state({ phase, reason, config, step, hash, leader, devices }, decoder) {
+  state({ run, phase, reason, config, step, hash, leader, devices }, decoder) {
+    this.#ofRun(run);
     const losses = this.#losses;
     this.#losses = [];
     return {
@@ -127,7 +162,7 @@ export class Account {
       ...{ id, name: this.#name(id), backend, place },
       ...{ step: step ?? 0, hash: hash ?? "" },
       equal: equal ?? (sound && this.#tokens.has(id) ? true : null),
-      tokensPerS: this.#perS(this.#tokens.get(id) ?? 0),
+      tokensPerS: this.#tokens.has(id) ? (this.#speeds.get(id) ?? 0) : 0,
       link: id === this.id ? "self" : link,
     };
   }
@@ -135,6 +170,11 @@ export class Account {
   /** @param {number} tokens of a step */
   #perS(tokens) {
     return this.#stepMs ? (1000 * tokens) / this.#stepMs : 0;
+  }
+
+  /** @param {string[]} ids */
+  #names(ids) {
+    return ids.map((id) => this.#name(id)).join(", ");
   }
 
   /** @param {string} id */

@@ -7,6 +7,7 @@ import { buildKit } from "../kit/build.js";
 import { BATCH_SAMPLES, CONTRACT_VERSION, RATE_THOUSANDTHS, STATE_EVERY_MS, VOCABULARY } from "../limits.js";
 import { EMPTY_PROMPT, generate } from "../model/generate.js";
 import { sampleCount } from "../model/samples.js";
+import { ceil } from "../numerics/numbers.js";
 import { Session } from "../sync/session.js";
 import { Account } from "./account.js";
 import { Host, shapeOf } from "./host.js";
@@ -27,7 +28,7 @@ import { Host, shapeOf } from "./host.js";
  * @property {() => number} nowMs
  * @property {() => number} random 0 … 2^32 − 1
  * @property {(source: string, seed: number) => Promise<{text: string, source: string, reason: string}>} text
- * @property {(path: string) => Promise<Uint8Array>} read a file of static/
+ * @property {() => Promise<import("../kit/build.js").KitSources>} kitSources
  */
 
 export class TrainingNode {
@@ -112,7 +113,9 @@ export class TrainingNode {
         this.#computing = action.job;
         return this.#work(async () => {
           if (this.#computing !== action.job) return null; // overtaken
-          return { type: "computed", job: action.job, ...(await host.compute(action)) };
+          const startMs = parts.nowMs();
+          const done = await host.compute(action);
+          return { type: "computed", job: action.job, ...done, tookMs: ceil(parts.nowMs() - startMs) };
         });
       case "apply":
         this.#computing = 0;
@@ -129,7 +132,7 @@ export class TrainingNode {
         }));
       }
       case "report":
-        this.#log(this.account.report(action.report, parts.nowMs()));
+        this.#log(this.account.report(action.report, parts.nowMs(), this.session.facts()));
         return this.#state(action.report.kind !== "step");
       case "halted":
         this.#log({ kind: "halted", step: null, text: `Stopped on every device: ${action.reason}` });
@@ -162,10 +165,9 @@ export class TrainingNode {
    * @param {RunSettings & {source: string, goOn?: boolean}} settings
    */
   async start(settings) {
-    const { parts, host } = this;
+    const { host } = this;
     const { source: wanted, goOn = false, steps, gradients, batch, rate, seed } = settings;
-    const { text, source, reason } = await parts.text(wanted, seed);
-    const tokens = parts.tokenizer.encode(text);
+    const { tokens, source } = await this.#text(wanted, seed, goOn);
     const state = goOn ? await host.turn(() => host.export()) : null;
     const config = {
       ...shapeOf({ ...(goOn && host.decoder ? host.decoder.config : settings), vocabulary: VOCABULARY }),
@@ -176,8 +178,28 @@ export class TrainingNode {
         `a text of ${tokens.length} tokens is too short for a sequence of ${config.sequence}.`,
       );
     }
-    this.#log({ kind: "text", step: null, text: `Text: ${source}, ${tokens.length} tokens. ${reason}` });
     this.#begin(config, tokens, state);
+  }
+
+  /**
+   * The text to train on; where none can be had, that of the last run serves for going on with it.
+   * @param {string} wanted
+   * @param {number} seed
+   * @param {boolean} goOn
+   */
+  async #text(wanted, seed, goOn) {
+    const { tokens: last, config } = this.session;
+    try {
+      const { text, source, reason } = await this.parts.text(wanted, seed);
+      const tokens = this.parts.tokenizer.encode(text);
+      this.#log({ kind: "text", step: null, text: `Text: ${source}, ${tokens.length} tokens. ${reason}` });
+      return { tokens, source };
+    } catch (error) {
+      if (!goOn || !last?.length) throw error;
+      const why = error instanceof Error ? error.message : error;
+      this.#log({ kind: "text", step: null, text: `The text of the last run once more: ${why}` });
+      return { tokens: last, source: String(config?.source ?? "") };
+    }
   }
 
   /**
@@ -220,10 +242,10 @@ export class TrainingNode {
   async #kit() {
     const step = this.#step();
     const { optimizer, ...checkpoint } = await this.host.turn(() => this.host.checkpoint());
-    const html = await buildKit({
+    const html = buildKit({
       weights: writeSafetensors(checkpoint),
       tokenizer: this.parts.tokenizerFile.bytes,
-      read: this.parts.read,
+      sources: await this.parts.kitSources(),
     });
     this.#file(`daisychain-step-${step}.html`, new TextEncoder().encode(html), "text/html");
   }

@@ -2,6 +2,7 @@
 
 import { ConfigError } from "../errors.js";
 import { openBackend } from "../kernels/registry.js";
+import { kitSources } from "../kit/build.js";
 import { FETCH_LIMIT_MS, TEXT_BYTES, TICK_MS } from "../limits.js";
 import { Tokenizer } from "../model/tokenizer.js";
 import { sha256, toHex } from "../numerics/sha256.js";
@@ -15,7 +16,11 @@ const post = (message, transfer = []) => scope.postMessage(message, transfer);
 
 /** @param {string} path */
 async function fetched(path) {
-  const answer = await fetch(path, { signal: AbortSignal.timeout(FETCH_LIMIT_MS) });
+  const answer = await fetch(path, { signal: AbortSignal.timeout(FETCH_LIMIT_MS) }).catch(() => {
+    throw new ConfigError(
+      `the room server is out of reach, and this needs ${path}: start it again (daisychain room), then try once more.`,
+    );
+  });
   if (!answer.ok) {
     const said = (await answer.text()).trim();
     throw new ConfigError(`the room server does not give ${path} (${answer.status}): ${said}`);
@@ -47,6 +52,14 @@ function pause() {
   );
 }
 
+/** Fetched while the server is there; a kit may be wanted when it is gone. */
+function earlyKitSources() {
+  const get = () => kitSources((path) => bytesOf(`/static/${path}`));
+  const early = get();
+  early.catch(() => {}); // then the server is asked again when a kit is wanted
+  return () => early.catch(get);
+}
+
 async function open() {
   const tokenizerBytes = await bytesOf("/tokenizer.json");
   const wasmBytes = await bytesOf("/static/kernels/kernels.wasm").catch(() => null);
@@ -62,7 +75,7 @@ async function open() {
     nowMs: () => performance.now(),
     random: () => crypto.getRandomValues(new Uint32Array(1))[0],
     text,
-    read: (/** @type {string} */ path) => bytesOf(`/static/${path}`),
+    kitSources: earlyKitSources(),
   };
 }
 
