@@ -86,13 +86,14 @@ def meet(port, talk):
     async def all_of_it():
         async with contextlib.AsyncExitStack() as stack:
 
-            async def arrive(number, room=None, **options):
+            async def arrive(number, room=None, pass_=None, **options):
                 line = connect(
                     f"ws://127.0.0.1:{port}/ws", open_timeout=PATIENCE_S, close_timeout=1, **options
                 )
                 device = Device(await stack.enter_async_context(line))
                 hello = {"type": "hello", "name": f"device {number}", "session": f"{number:032x}"}
-                await device.say(**hello, **({"room": room} if room else {}))
+                optional = {key: value for key, value in {"room": room, "pass": pass_}.items() if value}
+                await device.say(**hello, **optional)
                 await device.hear()
                 return device
 

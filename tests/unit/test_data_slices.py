@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -137,7 +138,7 @@ def test_a_whole_file_that_is_too_long(hub: Hub, monkeypatch: pytest.MonkeyPatch
         ("404", "answered 404 Not Found"),
         ("cut", r"sent \d+ of \d+ bytes|stopped in the middle"),
         ("slow", r"is slow: \d+ bytes/s"),
-        ("silent", "could not be reached: .*timed out"),
+        ("silent", r"cannot be reached \(timed out\)"),
         ("elsewhere", r"sent 'bytes \d+-\d+/\d+' for bytes"),
         ("listing", "sent no list of files"),
         ("scheme", "Redirection to url 'file:///etc/.* is not allowed"),
@@ -185,7 +186,23 @@ def test_broken_shards_have_reasons(content: bytes, reason: str) -> None:
 def test_nobody_there() -> None:
     piece = TextSource("auto", "http://127.0.0.1:9").text(5_000, 0)
     assert piece.source == "embedded"
-    assert "could not be reached" in piece.reason
+    assert "cannot be reached (Connection refused)" in piece.reason
+
+
+def test_no_network_is_said_in_words_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lookup(*arguments: object, **options: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    told = "FineWeb-Edu: the hub (http://hub.test) cannot be reached (no network or no name service)."
+    source = TextSource("auto", "http://hub.test")
+    assert source.text(5_000, 0).reason == told
+    with pytest.raises(DataError) as refusal:
+        source.text(5_000, 0, "fineweb-edu")
+    assert str(refusal.value) == f"{told} Choose the built-in text, or start the server with --data embedded."
+    with pytest.raises(DataError) as refusal:  # then the page cannot choose
+        TextSource("fineweb-edu", "http://hub.test").text(5_000, 0, "embedded")
+    assert str(refusal.value) == f"{told} Start the server with --data embedded."
 
 
 def test_after_a_failure_the_hub_is_left_alone(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

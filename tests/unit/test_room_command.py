@@ -56,6 +56,8 @@ def test_it_says_where_it_is_and_ends_on_an_interrupt(tmp_path, arguments):
         assert re.search(r"this network   https://[\d.]+:\d+/", text)
         assert "▀" in text
         assert "made: " in text
+        network = re.search(r"this network   (\S+)", text)[1]
+        assert f"authority      {network}authority.crt" in text
     else:
         assert f"this machine   http://localhost:{port}/" in text
         assert "--host 0.0.0.0" in text

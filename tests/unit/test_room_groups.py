@@ -3,7 +3,7 @@
 import pytest
 
 from daisychain.base.errors import ConfigError
-from daisychain.room.groups import locate, trusted_networks
+from daisychain.room.groups import LOCAL_GROUP, locate, own_networks, trusted_networks
 
 PROXY = trusted_networks(["127.0.0.1", "10.1.0.0/16"])
 
@@ -78,6 +78,16 @@ def test_a_malformed_entry_stops_the_walk() -> None:
 
 def test_who_asks_the_trusted_machine_itself_is_local() -> None:
     assert group("127.0.0.1", "", PROXY) == group("192.168.1.5")
+
+
+def test_the_servers_own_addresses_are_local() -> None:
+    own = own_networks({"lo": ["127.0.0.1"], "eth0": ["203.0.113.9", "2001:db8::9", "fe80::1%eth0"]})
+    for address in ("203.0.113.9", "2001:db8::9", "::ffff:203.0.113.9", "127.0.0.1"):
+        assert locate(address, "", False, (), own).group == LOCAL_GROUP
+        assert locate(address, "198.51.100.1", True, (), own).group is None  # a proxy of this machine
+    for address in ("203.0.113.8", "2001:db8::8"):
+        assert locate(address, "", False, (), own).group == group(address) != LOCAL_GROUP
+    assert locate("127.0.0.1", "203.0.113.9", True, PROXY, own).group == LOCAL_GROUP
 
 
 def test_counts_are_kept_by_address_not_by_group() -> None:

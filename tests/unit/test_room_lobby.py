@@ -8,8 +8,8 @@ import pytest
 
 from daisychain.base import limits
 from daisychain.room.groups import Client
-from daisychain.room.lobby import Lobby
-from daisychain.room.messages import CROCKFORD, clean_name, device_id, room_code
+from daisychain.room.lobby import HOST_AWAY, ROOM_OVER, Lobby
+from daisychain.room.messages import CROCKFORD, clean_name, device_id, pass_digest, room_code
 from daisychain.room.rooms import Close
 
 CODE, OTHER = "ABCDEFGH01234", "ABCDEFGH01235"
@@ -46,10 +46,11 @@ class World:
         self.do(self.lobby.receive(socket, json.dumps(message), self.now_s))
         return self.trace
 
-    def enter(self, room=None, session=None, name="phone", **where):
+    def enter(self, room=None, session=None, name="phone", pass_=None, **where):
         socket = self.open(**where)
         session = session or f"{socket:032x}"
-        self.say(socket, type="hello", name=name, session=session, **({"room": room} if room else {}))
+        optional = {key: value for key, value in {"room": room, "pass": pass_}.items() if value}
+        self.say(socket, type="hello", name=name, session=session, **optional)
         return socket
 
     def leave(self, socket):
@@ -198,8 +199,110 @@ def test_an_empty_room_waits_for_its_own_and_then_ends():
     assert world.kinds(back) == ["welcome", "knock"]
     world.leave(back)
     world.wait(limits.ROOM_EMPTY_KEPT_S + 2, answering=[knocker])
-    assert world.last(knocker)["type"] == "denied"
+    assert world.last(knocker) == {"type": "denied", "reason": ROOM_OVER}
+    assert knocker in world.closed
     assert world.lobby.sizes()["rooms"] == 0
+
+
+def test_who_waits_is_told_when_nobody_is_there_to_ask():
+    world = World()
+    host = world.enter(CODE)
+    early = world.enter(CODE)
+    world.leave(host)
+    late = world.enter(CODE)
+    away = {"type": "waiting", "reason": HOST_AWAY}
+    assert world.sent[early] == [{"type": "waiting"}, away]
+    assert world.sent[late] == [away]
+    back = world.enter(CODE, session=f"{host:032x}")
+    assert world.last(early) == world.last(late) == {"type": "waiting"}
+    assert world.kinds(back) == ["welcome", "knock", "knock"]
+
+
+PASS, WRONG = "a" * 32, "b" * 32
+
+
+def let_in(world, host, **hello):
+    guest = world.enter(CODE, **hello)
+    world.say(host, type="accept", id=device_id(f"{guest:032x}"))
+    return guest
+
+
+def test_who_was_let_in_comes_back_by_its_pass_as_another_device():
+    world = World()
+    host = world.enter(CODE)
+    guest = let_in(world, host, pass_=PASS)
+    world.leave(guest)
+    back = world.enter(CODE, pass_=PASS)
+    assert world.kinds(back) == ["welcome", "host"]
+    assert world.id(back) != world.id(guest)
+    twin = world.enter(CODE, pass_=PASS)  # a tab that was duplicated
+    assert "welcome" in world.kinds(twin)
+    assert back not in world.closed
+    assert world.kinds(world.enter(CODE, pass_=WRONG)) == ["waiting"]
+    assert world.kinds(world.enter(CODE)) == ["waiting"]
+    said = json.dumps([*world.sent.values()])
+    assert PASS not in said
+    assert pass_digest(PASS) not in said
+
+
+def test_a_session_with_another_pass_knocks_and_leaves_the_member_in_peace():
+    world = World()
+    host = world.enter(CODE)
+    guest = let_in(world, host, pass_=PASS)
+    other = world.enter(CODE, session=f"{guest:032x}", pass_=WRONG)
+    assert world.kinds(other) == ["waiting"]
+    world.say(guest, type="signal", to=world.id(host), data=1)
+    assert world.last(host)["type"] == "signal"
+    world.leave(guest)
+    assert world.last(host) == {"type": "left", "id": world.id(guest)}
+    assert world.kinds(other) == ["waiting"]
+    forged = world.enter(CODE, session=f"{host:032x}", pass_=WRONG)  # not even its own host
+    world.say(forged, type="accept", id=world.id(host))
+    assert world.kinds(forged) == ["waiting"]
+
+
+def test_a_host_that_reloads_alone_is_host_again_and_with_others_a_member():
+    world = World()
+    host = world.enter(CODE, pass_=PASS)
+    world.leave(host)
+    knocker = world.enter(CODE, pass_=WRONG)
+    world.wait(limits.ROOM_EMPTY_KEPT_S - 1, answering=[knocker])
+    host = world.enter(CODE, pass_=PASS)
+    assert world.last(host) == {"type": "knock", "id": device_id(f"{knocker:032x}"), "name": "phone"}
+    assert next(m for m in world.sent[host] if m["type"] == "welcome")["host"] is True
+    world.say(host, type="accept", id=device_id(f"{knocker:032x}"))
+    world.leave(host)
+    assert world.last(knocker) == {"type": "host", "id": world.id(knocker)}
+    host = world.enter(CODE, pass_=PASS)
+    assert world.kinds(host) == ["welcome", "host"]
+
+
+def test_a_pass_that_was_denied_or_is_of_another_room_or_time_opens_nothing():
+    world = World()
+    host = world.enter(CODE)
+    world.enter(OTHER, pass_=PASS)
+    denied = world.enter(CODE, pass_=PASS)
+    world.say(host, type="deny", id=device_id(f"{denied:032x}"))
+    again = world.enter(CODE, pass_=PASS)
+    assert world.kinds(again) == ["waiting"]
+    world.say(host, type="accept", id=device_id(f"{again:032x}"))
+    world.leave(again)
+    world.leave(host)
+    world.wait(limits.ROOM_EMPTY_KEPT_S + 2)
+    world.enter(CODE)  # the code again, but another room
+    assert world.kinds(world.enter(CODE, pass_=PASS)) == ["waiting"]
+
+
+def test_guessing_passes_is_throttled():
+    world = World()
+    host = world.enter(CODE, address="host")
+    let_in(world, host, address="guest", pass_=PASS)
+    for number in range(limits.ROOM_GUESSES_BURST):
+        guesser = world.enter(CODE, address="a", pass_=f"{number:032x}")
+        assert world.kinds(guesser) == ["waiting"]
+        world.leave(guesser)
+    assert world.last(world.enter(CODE, address="a", pass_=WRONG))["code"] == "throttled"
+    assert "welcome" in world.kinds(world.enter(CODE, address="a", pass_=PASS))
 
 
 def test_a_full_group_and_a_full_room_say_so():
@@ -272,6 +375,9 @@ def test_codes_that_are_none_and_knocks_that_are_denied_count_too():
         '{"type":"hello","name":7,"session":"' + "0" * 32 + '"}',
         '{"type":"hello","name":"x","session":"' + "0" * 31 + '"}',
         '{"type":"hello","name":"x","session":"' + "0" * 32 + '","room":7}',
+        '{"type":"hello","name":"x","session":"' + "0" * 32 + '","pass":7}',
+        '{"type":"hello","name":"x","session":"' + "0" * 32 + '","pass":""}',
+        '{"type":"hello","name":"x","session":"' + "0" * 32 + '","pass":"' + "A" * 32 + '"}',
         '{"type":"signal","to":"' + "0" * 16 + '","data":1}',
         '{"type":"pong"}',
         '{"type":"hello","name":"x","session":"' + "0" * 32 + '","more":NaN}',
@@ -342,13 +448,11 @@ def test_a_room_remembers_a_bounded_number_of_devices(monkeypatch):
     monkeypatch.setattr(limits, "ROOM_APPROVED", 3)
     world = World()
     host = world.enter(CODE)
-    guests = []
-    for _ in range(4):
-        guests.append(world.enter(CODE))
-        world.say(host, type="accept", id=device_id(f"{guests[-1]:032x}"))
-        world.leave(guests[-1])
-    assert world.kinds(world.enter(CODE, session=f"{guests[0]:032x}")) == ["waiting"]
-    assert "welcome" in world.kinds(world.enter(CODE, session=f"{guests[3]:032x}"))
+    passes = [f"{number:032x}" for number in range(4)]
+    for pass_ in passes:
+        world.leave(let_in(world, host, pass_=pass_))
+    assert world.kinds(world.enter(CODE, pass_=passes[0])) == ["waiting"]
+    assert "welcome" in world.kinds(world.enter(CODE, pass_=passes[3]))
     world.leave(host)
     assert "welcome" in world.kinds(world.enter(CODE, session=f"{host:032x}"))
 
@@ -408,29 +512,53 @@ class Walk:
         self.world = World(members=3)
         self.place = {}  # socket → where it asked to be
         self.session = {}
+        self.pass_ = {}
         self.open = []
-        self.allowed = {CODE: set(), OTHER: set()}  # sessions that a host has let in, or that made the room
+        self.allowed = {CODE: set(), OTHER: set()}  # passes that a host has let in, or that made the room
 
     def step(self):
         kind = self.rng.choice(
-            ("enter", "enter", "leave", "signal", "signal", "signal", "accept", "deny", "time", "back")
+            (
+                "enter",
+                "enter",
+                "leave",
+                "signal",
+                "signal",
+                "signal",
+                "accept",
+                "deny",
+                "time",
+                "back",
+                "reload",
+                "forge",
+            )
         )
         getattr(self, kind)()
         self.check()
 
-    def enter(self, session=None):
+    def enter(self, session=None, pass_=None):
         place = self.rng.choice(self.PLACES)
         socket = self.world.open(address=f"a{self.rng.randrange(9)}", group=place)
         session = session or f"{self.rng.getrandbits(128):032x}"
-        self.place[socket], self.session[socket] = place, session
+        pass_ = pass_ or f"{self.rng.getrandbits(128):032x}"
+        self.place[socket], self.session[socket], self.pass_[socket] = place, session, pass_
         self.open.append(socket)
         room = {"room": place} if place in (CODE, OTHER) else {}
         creates = bool(room) and place not in self.world.lobby._rooms
         if creates:
-            self.allowed[place] = {session}
-        self.world.say(socket, type="hello", name=f"n{socket}", session=session, **room)
+            self.allowed[place] = {pass_}
+        self.world.say(socket, type="hello", name=f"n{socket}", session=session, **room, **{"pass": pass_})
 
     def back(self):
+        if self.session:
+            socket = self.rng.choice(list(self.session))
+            self.enter(self.session[socket], self.pass_[socket])
+
+    def reload(self):
+        if self.session:
+            self.enter(pass_=self.rng.choice(list(self.pass_.values())))
+
+    def forge(self):
         if self.session:
             self.enter(self.rng.choice(list(self.session.values())))
 
@@ -456,8 +584,9 @@ class Walk:
         socket = self.rng.choice(self.open)
         other = self.rng.choice(self.open)
         place = self.place[socket]
-        if kind == "accept" and self.is_host(socket) and self.place[other] == place:
-            self.allowed[place].add(self.session[other])
+        if kind == "accept" and self.is_host(socket):
+            same = [s for s in self.open if self.session[s] == self.session[other] and self.place[s] == place]
+            self.allowed[place].update(self.pass_[s] for s in same)
         self.world.say(socket, type=kind, id=device_id(self.session[other]))
 
     def time(self):
@@ -478,7 +607,7 @@ class Walk:
             before = kinds[: kinds.index("welcome")] if "welcome" in kinds else kinds
             assert set(before) <= UNAPPROVED
             if "welcome" in kinds and self.place[socket] in self.allowed:
-                assert self.session[socket] in self.allowed[self.place[socket]] or socket not in self.open
+                assert self.pass_[socket] in self.allowed[self.place[socket]] or socket not in self.open
         for receiver, message in self.world.trace:
             if message["type"] == "signal":
                 sender = message["data"]

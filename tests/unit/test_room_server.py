@@ -245,6 +245,29 @@ def test_knocking_devices_hear_nothing_of_the_room(own):
     meet(port, talk)
 
 
+def test_a_page_that_is_reloaded_comes_back_by_its_pass(own):
+    port, _ = own
+
+    async def talk(arrive):
+        host = await arrive(1, code(8), "a" * 32)
+        member = await arrive(2, code(8), "b" * 32)
+        await host.say(type="accept", id=(await host.hear_until("knock"))["id"])
+        await member.hear_until("welcome")
+        await member.socket.close()
+        await host.hear_until("left")
+        again = await arrive(3, code(8), "b" * 32)
+        assert again.heard[0]["type"] == "welcome"
+        assert (await host.hear_until("joined"))["id"] == again.id != member.id
+        await again.socket.close()
+        await host.hear_until("left")
+        await host.socket.close()
+        knocker = await arrive(4, code(8), "c" * 32)
+        assert (await arrive(5, code(8), "a" * 32)).heard[0]["host"] is True
+        assert [m["type"] for m in knocker.heard] == ["waiting"]
+
+    meet(port, talk)
+
+
 def test_large_fast_and_binary_messages_end_a_socket(own):
     port, lobby = own
 

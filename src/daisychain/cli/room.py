@@ -42,7 +42,7 @@ def room(
     """Serve the browser trainer: every browser on this network that opens the page becomes a node."""
     _require_extra()
     from daisychain.data.slices import TextSource
-    from daisychain.room.groups import trusted_networks
+    from daisychain.room.groups import own_networks, trusted_networks
     from daisychain.room.links import link, local_addresses, reachable
     from daisychain.room.listen import RoomServer, open_listener
     from daisychain.room.server import RoomSettings, create_app
@@ -51,11 +51,20 @@ def room(
     ice = _ice(stun or [], turn, turn_user, turn_password)
     trusted = trusted_networks(trusted_proxy or [])
     with open_listener(host, port) as listener:
-        addresses = local_addresses(list_interfaces())
+        interfaces = list_interfaces()
+        addresses = local_addresses(interfaces)
         certificate = _certificate(cert_dir, addresses) if https else None
         scheme = "https" if https else "http"
         links = [link(scheme, address, port) for address in reachable(host, addresses)]
-        settings = RoomSettings(text, members, ice, trusted, links, certificate and certificate.authority_pem)
+        settings = RoomSettings(
+            text,
+            members,
+            ice,
+            trusted,
+            own_networks(interfaces),
+            links,
+            certificate and certificate.authority_pem,
+        )
         server = RoomServer(
             create_app(settings),
             certificate and certificate.server_file,
@@ -106,7 +115,7 @@ def _say_where(here: str, links: list[str], certificate: Any, data: str, members
     say(f"text           {data}")
     if certificate:
         say(f"certificate    {certificate.state}: {certificate.server_file}")
-        say(f"authority      {here}authority.crt lets a device trust it; its SHA-256 must be")
+        say(f"authority      {(links or [here])[0]}authority.crt lets a device trust it; its SHA-256 must be")
         say(f"               {certificate.fingerprint}")
     else:
         say("security       plain HTTP: training works; --https adds what browsers keep for secure pages")

@@ -2,6 +2,7 @@
 
 import http.client
 import io
+import socket
 import time
 import urllib.error
 import urllib.parse
@@ -60,7 +61,15 @@ def open_url(url: str, headers: Mapping[str, str], meter: Meter) -> http.client.
         error.close()
         raise DataError(f"answered {error.code} {error.reason}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise DataError(f"could not be reached: {getattr(error, 'reason', None) or error!r}") from None
+        meter.wait_s()  # says so where the whole time is up
+        raise DataError(f"cannot be reached ({_in_words(getattr(error, 'reason', error))})") from None
+
+
+def _in_words(cause: object) -> str:
+    """Why a server is out of reach."""
+    if isinstance(cause, socket.gaierror):
+        return "no network or no name service"
+    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
 
 
 def read_body(response: http.client.HTTPResponse, length: int, meter: Meter) -> bytes:

@@ -58,9 +58,15 @@ class TextSource:
         try:
             return self._read(bytes_wanted, seed)
         except DaisyError as error:
-            if kind == "fineweb-edu":
-                raise
-            return _embedded(bytes_wanted, seed, str(error))
+            if kind == "auto":
+                return _embedded(bytes_wanted, seed, str(error))
+            if isinstance(error, DataError):
+                raise DataError(f"{error} {self._advice()}") from None
+            raise
+
+    def _advice(self) -> str:
+        start = "Choose the built-in text, or start" if self._kind == "auto" else "Start"
+        return f"{start} the server with --data embedded."
 
     def _read(self, bytes_wanted: int, seed: int) -> Slice:
         if not self._lock.acquire(timeout=limits.SLICE_LIMIT_S):

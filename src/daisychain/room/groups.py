@@ -1,7 +1,7 @@
 """Which devices are neighbours: an address as the far end of the network sees it, and its group."""
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from daisychain.base.errors import ConfigError
@@ -50,11 +50,20 @@ def trusted_networks(texts: Sequence[str]) -> tuple[Network, ...]:
     return tuple(found)
 
 
-def locate(peer: str, forwarded: str, proxied: bool, trusted: Sequence[Network]) -> Client:
+def own_networks(interfaces: Mapping[str, Sequence[str]]) -> tuple[Network, ...]:
+    """This machine's addresses, by interface, as networks of one address: who comes from there is local."""
+    texts = (text.partition("%")[0] for addresses in interfaces.values() for text in addresses)
+    return tuple(map(ipaddress.ip_network, texts))
+
+
+def locate(
+    peer: str, forwarded: str, proxied: bool, trusted: Sequence[Network], own: Sequence[Network] = ()
+) -> Client:
     """Where a request comes from.
 
     `peer` is the address of the connection itself, `forwarded` the whole X-Forwarded-For header, which is read
     from its right end and only over trusted hops; `proxied` says that some header shows a proxy at work.
+    `own` are the addresses of this machine.
     """
     direct = address = _address(peer)
     if direct is None or address is None:
@@ -65,9 +74,11 @@ def locate(peer: str, forwarded: str, proxied: bool, trusted: Sequence[Network])
         if hop is None:
             break
         address = hop
+    local = [*LOCAL, *own]
     # Everyone behind a proxy that does not say for whom it speaks would look like one neighbour.
-    hidden = proxied and address == direct and is_within(direct, [*trusted, *LOCAL])
-    return Client(_neighbourhood(address), None if hidden else _group(address))
+    hidden = proxied and address == direct and is_within(direct, [*trusted, *local])
+    group = LOCAL_GROUP if is_within(address, local) else _neighbourhood(address)
+    return Client(_neighbourhood(address), None if hidden else group)
 
 
 def is_within(address: Address, networks: Sequence[Network]) -> bool:
@@ -87,10 +98,6 @@ def _address(text: str) -> Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
-
-
-def _group(address: Address) -> str:
-    return LOCAL_GROUP if is_within(address, LOCAL) else _neighbourhood(address)
 
 
 def _neighbourhood(address: Address) -> str:

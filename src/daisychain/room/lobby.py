@@ -19,6 +19,7 @@ from daisychain.room.messages import (
     Signal,
     device_id,
     parse,
+    pass_digest,
     room_code,
 )
 from daisychain.room.rooms import (
@@ -37,6 +38,11 @@ ALONE = (
     "Your address is hidden by a proxy that the server was not told to trust, "
     "so it cannot find your neighbours: use a room link, or start the server with --trusted-proxy."
 )
+HOST_AWAY = (
+    "The host has left, and nobody is there who could let you in. Keep this page open: whoever comes back "
+    f"is asked, and after {limits.ROOM_EMPTY_KEPT_S:.0f} s without anybody the room ends."
+)
+ROOM_OVER = "The host has left and nobody can let you in: ask for a new link, or make a room of your own."
 
 
 class Lobby:
@@ -135,12 +141,13 @@ class Lobby:
 
     def _hello(self, guest: Guest, hello: Hello, now_s: float) -> Actions:
         guest.id, guest.name = device_id(hello.session), hello.name
+        guest.known_by = pass_digest(hello.pass_) if hello.pass_ else guest.id
         if hello.room is None:
             group = guest.client.group or f"alone {guest.socket}"
             return self._enter(guest, self._groups.setdefault(group, Room(None)), now_s)
         code = room_code(hello.room)
         room = self._rooms.get(code) if code else None
-        if room and guest.id in room.approved:
+        if room and guest.known_by in room.approved:
             return self._enter(guest, room, now_s)
         # From here on everything counts as a guess until the host accepts, and a throttled address learns nothing.
         wait_s = self._guesses.take(guest.client.key, now_s)
@@ -156,7 +163,7 @@ class Lobby:
         if len(self._rooms) >= limits.ROOM_ROOMS:
             return self._refuse(guest, "full", "The server has no more rooms: try again later.", now_s)
         room = self._rooms[code] = Room(code)
-        self._approve(room, guest.id)
+        self._approve(room, guest)
         return self._enter(guest, room, now_s)
 
     def _knock(self, guest: Guest, room: Room, now_s: float) -> Actions:
@@ -168,7 +175,7 @@ class Lobby:
             return [*actions, *self._refuse(guest, "full", "Too many devices wait here already.", now_s)]
         guest.room = room
         room.knocking[guest.id] = guest
-        return [*actions, Send(guest.socket, {"type": "waiting"}), *self._to_host(room, _knocks(guest))]
+        return [*actions, Send(guest.socket, _waiting(room)), *self._to_host(room, _knocks(guest))]
 
     def _enter(self, guest: Guest, room: Room, now_s: float) -> Actions:
         actions: Actions = []
@@ -183,6 +190,7 @@ class Lobby:
         room.members[guest.id] = guest
         if room.code and room.host is None:
             room.host = guest.id
+            actions += self._to_knockers(room)
         actions.append(Send(guest.socket, self._welcome(guest, room, others)))
         if room.host == guest.id:
             actions += [Send(guest.socket, _knocks(knocker)) for knocker in room.knocking.values()]
@@ -207,7 +215,7 @@ class Lobby:
 
     def _signal(self, guest: Guest, signal: Signal, now_s: float) -> Actions:
         room = _room(guest)
-        if guest.id in room.knocking:
+        if guest.is_knocking:
             return self._refuse(guest, "bad_message", "Wait until the host lets you in.", now_s)
         other = room.members.get(signal.to)
         if other is None or other is guest:  # it has just left
@@ -217,7 +225,7 @@ class Lobby:
     def _answer(self, guest: Guest, answer: Answer, now_s: float) -> Actions:
         room = _room(guest)
         knocker = room.knocking.get(answer.id)
-        if knocker is None or room.host != guest.id:  # it has gone, or the host's role has
+        if knocker is None or room.host != guest.id or guest.is_knocking:  # it, or the role, has gone
             return []
         if not answer.accepted:
             return self._deny(knocker, "The host did not let you in.", now_s)
@@ -225,19 +233,20 @@ class Lobby:
             return self._deny(knocker, f"The room is full: it holds {self._members} devices.", now_s)
         del room.knocking[knocker.id]
         self._guesses.give_back(knocker.client.key)
-        self._approve(room, knocker.id)
+        self._approve(room, knocker)
         return self._enter(knocker, room, now_s)
 
     def _rename(self, guest: Guest, rename: Rename, now_s: float) -> Actions:
         room = _room(guest)
         guest.name = rename.name
-        if guest.id in room.knocking:
+        if guest.is_knocking:
             return self._to_host(room, _knocks(guest))
         return self._to_members(room, {"type": "renamed", "id": guest.id, "name": guest.name}, guest)
 
-    def _approve(self, room: Room, identity: str) -> None:
-        room.approved[identity] = None
-        absent = [known for known in room.approved if known not in room.members and known != identity]
+    def _approve(self, room: Room, guest: Guest) -> None:
+        room.approved[guest.known_by] = None
+        here = {guest.known_by, *(member.known_by for member in room.members.values())}
+        absent = [known for known in room.approved if known not in here]
         for known in absent[: max(0, len(room.approved) - limits.ROOM_APPROVED)]:
             del room.approved[known]
 
@@ -250,10 +259,11 @@ class Lobby:
         self._sockets_of[key] -= 1
         if not self._sockets_of[key]:
             del self._sockets_of[key]
-        room, guest.room = guest.room, None
+        room, was_knocking = guest.room, guest.is_knocking
+        guest.room = None
         if room is None:
             return []
-        if room.knocking.get(guest.id) is guest:
+        if was_knocking:
             del room.knocking[guest.id]
             return self._to_host(room, {"type": "gone", "id": guest.id})
         del room.members[guest.id]
@@ -270,7 +280,7 @@ class Lobby:
         """The device that has been there longest is host now."""
         room.host = next(iter(room.members), None)
         if room.host is None:
-            return []
+            return self._to_knockers(room)
         knocks = [Send(room.members[room.host].socket, _knocks(guest)) for guest in room.knocking.values()]
         return [*self._to_members(room, {"type": "host", "id": room.host}), *knocks]
 
@@ -299,7 +309,7 @@ class Lobby:
         """An empty room is over. Whoever still knocks would otherwise become the host of others' room."""
         actions: Actions = []
         for guest in list(room.knocking.values()):
-            actions += self._deny(guest, "Nobody is left in this room who could let you in.", now_s)
+            actions += self._deny(guest, ROOM_OVER, now_s)
         self._rooms = {code: kept for code, kept in self._rooms.items() if kept is not room}
         return actions
 
@@ -312,9 +322,17 @@ class Lobby:
         host = room.members.get(room.host or "")
         return [Send(host.socket, message)] if host else []
 
+    def _to_knockers(self, room: Room) -> Actions:
+        """Whether anybody is there who was asked has changed."""
+        return [Send(guest.socket, _waiting(room)) for guest in room.knocking.values()]
+
 
 def _knocks(guest: Guest) -> dict[str, str]:
     return {"type": "knock", "id": guest.id, "name": guest.name}
+
+
+def _waiting(room: Room) -> dict[str, str]:
+    return {"type": "waiting"} if room.host else {"type": "waiting", "reason": HOST_AWAY}
 
 
 def _room(guest: Guest) -> Room:

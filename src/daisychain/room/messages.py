@@ -13,7 +13,7 @@ from daisychain.base import limits
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 #: What people read for another character of the alphabet, and what they put in between.
 MISREAD = str.maketrans({"O": "0", "I": "1", "L": "1", "-": None, " ": None})
-SESSION = re.compile(r"[0-9a-f]{32}")
+SECRET = re.compile(r"[0-9a-f]{32}")
 IDENTITY = re.compile(r"[0-9a-f]{16}")
 NAMELESS = "device"
 
@@ -27,6 +27,7 @@ class Hello:
     name: str
     session: str
     room: str | None  # as the page wrote it
+    pass_: str | None = None  # by which a room knows the device under another session
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def _hello(fields: Mapping[str, Any]) -> Hello:
     room = fields.get("room")
     if room is not None and not isinstance(room, str):
         raise BadMessageError("room is text")
-    return Hello(clean_name(_text(fields, "name")), _text(fields, "session", SESSION), room or None)
+    pass_ = None if fields.get("pass") is None else _text(fields, "pass", SECRET)
+    return Hello(clean_name(_text(fields, "name")), _text(fields, "session", SECRET), room or None, pass_)
 
 
 def _signal(fields: Mapping[str, Any]) -> Signal:
@@ -118,3 +120,8 @@ def room_code(text: str) -> str | None:
 def device_id(session: str) -> str:
     """The id that a session always gets, here and after a restart; it does not give the session away."""
     return hashlib.sha256(f"daisychain session {session}".encode()).hexdigest()[:16]
+
+
+def pass_digest(pass_: str) -> str:
+    """What a room keeps of a pass. It is what is looked up, so the time that takes tells nothing of the pass."""
+    return hashlib.sha256(f"daisychain pass {pass_}".encode()).hexdigest()

@@ -38,8 +38,14 @@ class Guest:
     heard_s: float
     pinged_s: float
     id: str = ""
+    known_by: str = ""  # what a room remembers of it: the digest of its pass; its id without one
     name: str = ""
     room: "Room | None" = None
+
+    @property
+    def is_knocking(self) -> bool:
+        """Whether it waits for the host's answer."""
+        return self.room is not None and self.room.knocking.get(self.id) is self
 
 
 @dataclass
@@ -49,6 +55,6 @@ class Room:
     code: str | None
     members: dict[str, Guest] = field(default_factory=dict)  # by id, the longest present first
     knocking: dict[str, Guest] = field(default_factory=dict)
-    approved: dict[str, None] = field(default_factory=dict)  # ids, the longest known first
+    approved: dict[str, None] = field(default_factory=dict)  # as `Guest.known_by`, the longest known first
     host: str | None = None
     empty_since_s: float = 0.0

@@ -57,6 +57,7 @@ class RoomSettings:
     members: int = limits.ROOM_MEMBERS
     ice: Sequence[Mapping[str, Any]] = ()
     trusted: Sequence[Network] = ()
+    own: Sequence[Network] = ()  # this machine's addresses
     links: Sequence[str] = ()
     authority_pem: bytes | None = None
 
@@ -65,7 +66,7 @@ def create_app(settings: RoomSettings) -> ASGIApp:
     """The whole server as an ASGI application; `app.state.lobby` of the inner one is its lobby."""
     for suffix, kind in TYPES.items():
         mimetypes.add_type(kind, suffix)
-    board = Switchboard(Lobby(settings.members, settings.ice), settings.trusted, time.monotonic)
+    board = Switchboard(Lobby(settings.members, settings.ice), settings.trusted, settings.own, time.monotonic)
     desk = TextDesk(settings.text, board.client_of, time.monotonic)
     routes = [
         Route("/", _file(STATIC / "index.html", "text/html")),

@@ -51,9 +51,12 @@ class Line:
 class Switchboard:
     """All sockets of a server."""
 
-    def __init__(self, lobby: Lobby, trusted: Sequence[Network], now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, lobby: Lobby, trusted: Sequence[Network], own: Sequence[Network], now_s: Callable[[], float]
+    ) -> None:
         self.lobby = lobby
         self._trusted = trusted
+        self._own = own
         self._now_s = now_s
         self._numbers = itertools.count(1)
         self._lines: dict[int, Line] = {}
@@ -63,7 +66,8 @@ class Switchboard:
         """Where a request comes from, as far as that can be known."""
         peer = connection.client.host if connection.client else ""
         proxied = any(name in connection.headers for name in PROXY_HEADERS)
-        client = locate(peer, ",".join(connection.headers.getlist(FORWARDED)), proxied, self._trusted)
+        forwarded = ",".join(connection.headers.getlist(FORWARDED))
+        client = locate(peer, forwarded, proxied, self._trusted, self._own)
         if client.group is None and not self._warned:
             self._warned = True
             warn(

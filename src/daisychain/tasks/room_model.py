@@ -31,6 +31,8 @@ from daisychain.numerics.sampling import check_sampling, generate
 METADATA_KEY = "daisychain"
 SAFETENSORS_FORMAT = "room 1"
 PT_FORMAT = "daisychain room 1"
+PT_FORMAT_START = b"daisychain room "  # of any version
+PT_PICKLE_READ_BYTES = 1 << 20
 OPTIMIZER_VECTORS = ("optimizer/mean", "optimizer/square")
 ZIP_START = b"PK\x03\x04"
 EMPTY_PROMPT = "\n"  # a model needs something to go on
@@ -73,13 +75,25 @@ class _RefusedError(Exception):
 
 
 def is_room_model(path: Path) -> bool:
-    """Whether a file says that it is a room's model, as safetensors."""
+    """Whether a file says that it is a room's model; nothing else in it is believed, and nothing run."""
     try:
+        if is_zip(path):
+            return _is_room_pt(path)
         with safetensors.safe_open(path, framework="np") as file:
             described = json.loads((file.metadata() or {})[METADATA_KEY])
         return isinstance(described, dict) and str(described.get("format")).startswith("room ")
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError, RecursionError):
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError, RecursionError, zipfile.BadZipFile):
         return False
+
+
+def _is_room_pt(path: Path) -> bool:
+    """Whether the format's name stands in the pickle, which is not unpickled."""
+    with zipfile.ZipFile(path) as archive:
+        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if not pickles:
+            return False
+        with archive.open(pickles[0]) as file:
+            return PT_FORMAT_START in file.read(PT_PICKLE_READ_BYTES)
 
 
 def is_zip(path: Path) -> bool:

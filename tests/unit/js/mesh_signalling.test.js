@@ -9,12 +9,13 @@ import {
   SOCKET_RETRY_MS,
 } from "../../../src/daisychain/static/limits.js";
 import { keepAwake, onReturn } from "../../../src/daisychain/static/mesh/awake.js";
-import { Signalling } from "../../../src/daisychain/static/mesh/signalling.js";
+import { keptPass, newSecret, Signalling } from "../../../src/daisychain/static/mesh/signalling.js";
 import { FakeClock, settle } from "./mesh_help.js";
 
 const ID = "00112233445566ff";
 const OTHER = "ffeeddccbbaa9988";
 const SESSION = "0123456789abcdef0123456789abcdef";
+const PASS = "fedcba9876543210fedcba9876543210";
 const PING_S = 15;
 const WELCOME = {
   type: "welcome",
@@ -70,6 +71,7 @@ function lineOnFakes(options = {}) {
     url: "ws://room/ws",
     name: "Bo",
     session: SESSION,
+    pass: PASS,
     clock,
     open: () => {
       sockets.push(new FakeSocket());
@@ -103,7 +105,7 @@ test("says hello, is welcomed, knows the members, answers pings", () => {
   assert.equal(line.state, "connecting");
   assert.equal(line.signal(OTHER, 1), false);
   open();
-  assert.deepEqual(socket().sent, [{ type: "hello", name: "Bo", session: SESSION, room: "ABC" }]);
+  assert.deepEqual(socket().sent, [{ type: "hello", name: "Bo", session: SESSION, room: "ABC", pass: PASS }]);
   assert.equal(line.state, "open");
   assert.equal(last("welcome").id, ID);
   assert.deepEqual(last("members"), [{ id: OTHER, name: "Ana" }]);
@@ -145,6 +147,7 @@ test("comes back with the same session, after waits that grow to their limit", a
   assert.ok(waitsMs[8] > 20 * waitsMs[0]);
   open();
   assert.equal(socket().sent[0].session, SESSION);
+  assert.ok(!("pass" in socket().sent[0]), "a pass is for rooms only");
   socket().break();
   await clock.pass(SOCKET_RETRY_MS[0]);
   assert.equal(sockets.length, 11, "a welcome begins anew with short waits");
@@ -207,6 +210,37 @@ test("a denial and errors that would repeat end it; others wait for long", async
   }
 });
 
+test("a tab keeps its pass; a browser that forbids storage has one for the page", () => {
+  let next = 0;
+  const random = (/** @type {Uint8Array<ArrayBuffer>} */ bytes) => {
+    next += 1;
+    return bytes.fill(next);
+  };
+  const values = new Map();
+  const storage = /** @type {any} */ ({
+    getItem: (/** @type {string} */ key) => values.get(key) ?? null,
+    setItem: (/** @type {string} */ key, /** @type {string} */ value) => values.set(key, value),
+  });
+  assert.equal(newSecret(random), "01".repeat(16));
+  assert.equal(
+    keptPass(() => storage, random),
+    "02".repeat(16),
+  );
+  assert.equal(
+    keptPass(() => storage, random),
+    "02".repeat(16),
+  );
+  values.set([...values.keys()][0], "x");
+  assert.equal(
+    keptPass(() => storage, random),
+    "03".repeat(16),
+  );
+  const forbidden = () => {
+    throw new Error("SecurityError");
+  };
+  assert.equal(keptPass(forbidden, random), "04".repeat(16));
+});
+
 test("waits for the host without giving up", async () => {
   const { clock, sockets, socket, line, last } = lineOnFakes({ room: "ABC" });
   socket().open();
@@ -217,6 +251,8 @@ test("waits for the host without giving up", async () => {
     socket().say({ type: "ping" });
   }
   assert.equal(sockets.length, 1);
+  socket().say({ type: "waiting", reason: "The host has left." });
+  assert.deepEqual(last("state"), { state: "waiting", reason: "The host has left." });
   socket().say({ ...WELCOME, room: "ABC" });
   assert.equal(last("state").state, "open");
 });
@@ -243,6 +279,7 @@ test("what no room server says is refused and named, and the line is made anew",
     { type: "signal", from: OTHER },
     { type: "signal", from: 5, data: 1 },
     { type: "error", code: "full" },
+    { type: "waiting", reason: 5 },
   ]) {
     const { clock, sockets, socket, open, last, events } = lineOnFakes();
     open();

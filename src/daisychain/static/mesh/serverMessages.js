@@ -16,7 +16,7 @@ import { ROOM_NAME_CHARACTERS, SERVER_MESSAGE_CHARACTERS } from "../limits.js";
  */
 /** @typedef {{id: string}} OfId */
 /**
- * @typedef {{welcome: Welcome, waiting: object, denied: {reason: string}, joined: Member, left: OfId,
+ * @typedef {{welcome: Welcome, waiting: {reason?: string}, denied: {reason: string}, joined: Member, left: OfId,
  *   renamed: Member,
  *   knock: Member, gone: OfId, host: OfId, signal: {from: string, data: unknown}, ping: object,
  *   error: {code: string, message: string}}} ServerMessages
@@ -31,6 +31,8 @@ const isText = (value) => typeof value === "string";
 const isName = (value) => typeof value === "string" && [...value].length <= ROOM_NAME_CHARACTERS;
 /** @param {any} value */
 const isMember = (value) => isId(value?.id) && isName(value.name);
+/** @param {unknown} value */
+const isTextOrNone = (value) => value === undefined || isText(value);
 /** @param {unknown} value */
 const isPositive = (value) => typeof value === "number" && value > 0 && value < 1e6;
 /** @param {any} value */
@@ -48,9 +50,9 @@ const FIELDS = {
     members: (value) => Array.isArray(value) && value.every(isMember),
     limits: isLimits,
     ice: (value) => Array.isArray(value) && value.every(isIceServer),
-    notice: (value) => value === undefined || isText(value),
+    notice: isTextOrNone,
   },
-  waiting: {},
+  waiting: { reason: isTextOrNone },
   denied: { reason: isText },
   joined: { id: isId, name: isName },
   left: { id: isId },

@@ -21,6 +21,7 @@ import { readServerMessage } from "./serverMessages.js";
  * @property {string} url of the WebSocket
  * @property {string} name of this device
  * @property {string} session 32 hex digits of this page; the same session gets the same id again
+ * @property {string} [pass] 32 hex digits by which a room that let this device in knows a later page of it
  * @property {string} [room] code of a private room
  * @property {(url: string) => WebSocket} [open]
  * @property {Clock} [clock]
@@ -28,6 +29,29 @@ import { readServerMessage } from "./serverMessages.js";
 
 /** Errors after which the same hello would only fail again. */
 const FINAL_ERRORS = ["bad_room", "bad_message", "too_large", "replaced"];
+
+const SECRET = /^[0-9a-f]{32}$/;
+const PASS_KEY = "daisychain.pass";
+
+/** 128 random bits in hex. @param {(bytes: Uint8Array<ArrayBuffer>) => Uint8Array<ArrayBuffer>} random */
+export function newSecret(random) {
+  return Array.from(random(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/**
+ * The pass that this tab keeps over reloads; of this page alone where the browser forbids storage.
+ * @param {() => Storage} storage throws where it is forbidden @param {Parameters<typeof newSecret>[0]} random
+ */
+export function keptPass(storage, random) {
+  try {
+    const kept = storage().getItem(PASS_KEY) ?? "";
+    const pass = SECRET.test(kept) ? kept : newSecret(random);
+    storage().setItem(PASS_KEY, pass);
+    return pass;
+  } catch {
+    return newSecret(random);
+  }
+}
 
 export class Signalling {
   #options;
@@ -79,8 +103,8 @@ export class Signalling {
     const socket = this.#options.open(this.#options.url);
     this.#socket = socket;
     socket.onopen = () => {
-      const { name, session, room } = this.#options;
-      this.#send({ type: "hello", name, session, ...(room ? { room } : {}) });
+      const { name, session, pass, room } = this.#options;
+      this.#send({ type: "hello", name, session, ...(room ? { room, pass } : {}) });
     };
     socket.onmessage = ({ data }) => this.#heard(data);
     socket.onclose = () => this.#lost(this.#closeReason || "the room server does not answer");
@@ -146,12 +170,12 @@ export class Signalling {
     const { type, content } = message;
     if (type === "ping") this.#send({ type: "pong" });
     else if (type === "welcome") this.#welcomed(content);
-    else if (type === "waiting") this.#waits();
+    else if (type === "waiting") this.#waits(content);
     else if (type === "joined" || type === "renamed") this.#members.set(content.id, content.name);
     else if (type === "left") this.#members.delete(content.id);
     this.#emit(type, content);
     if (["welcome", "joined", "left", "renamed"].includes(type)) this.#emitMembers();
-    if (type === "denied") this.#give(`the host said no: ${content.reason}`);
+    if (type === "denied") this.#give(content.reason);
     if (type === "error") this.#refused(content);
   }
 
@@ -163,10 +187,11 @@ export class Signalling {
     this.#become("open", "");
   }
 
-  #waits() {
+  /** @param {{reason?: string}} waiting */
+  #waits({ reason }) {
     this.#failures = 0;
     this.#silenceMs = WAITING_SILENCE_MS;
-    this.#become("waiting", "the host has not answered yet");
+    this.#become("waiting", reason ?? "the host has not answered yet");
   }
 
   /** @param {{code: string, message: string}} error */
