@@ -150,8 +150,9 @@ class Hub:
                 time.sleep(0.02)
             return
         for at in range(0, len(content), 1 << 16):
-            handler.wfile.write(content[at : at + (1 << 16)])
+            # Counted first: the reader may be done before this thread goes on.
             self.bytes_sent += len(content[at : at + (1 << 16)])
+            handler.wfile.write(content[at : at + (1 << 16)])
 
     def close(self) -> None:
         self.stopping.set()
