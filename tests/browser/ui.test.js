@@ -250,6 +250,103 @@ test("start sends the settings that are shown; a follower sees the leader's and 
   await page.close();
 });
 
+test("a model that is in no file goes only after a question", { skip }, async () => {
+  const { page, own, server, worker, sent, text } = await openPage({ viewport: DESKTOP });
+  const finished = running(300, { phase: "finished" });
+  await server(WELCOME);
+  await worker(READY, finished);
+  const types = async () => (await sent()).toWorker.slice(1).map((/** @type {any} */ { type }) => type);
+  const asked = own.getByRole("dialog", { name: "Save the model first?" });
+  await own.locator("#start").press("Enter");
+  await asked.waitFor();
+  assert.match(await text("ask-text"), /300 steps/);
+  await own.keyboard.press("Escape");
+  await asked.waitFor({ state: "hidden" });
+  assert.deepEqual(await types(), []);
+  await own.locator("#upload-file").setInputFiles({ name: "a.pt", mimeType: "", buffer: Buffer.from("a") });
+  await asked.waitFor();
+  await own.locator("#ask-cancel").click();
+  assert.deepEqual(await types(), []);
+
+  await own.locator("#start").click();
+  await own.locator("#ask-save").click();
+  await waitFor("the file", async () => (await types()).includes("checkpoint"));
+  await worker({ type: "error", message: "No memory." });
+  assert.deepEqual(await types(), ["checkpoint"], "what could not be saved stays");
+  await own.locator("#start").click();
+  await own.locator("#ask-save").click();
+  await waitFor("the second try", async () => (await types()).length === 2);
+  await worker({ type: "file", name: "a.safetensors", bytes: new ArrayBuffer(1), mime: "" });
+  assert.deepEqual(await types(), ["checkpoint", "checkpoint", "start"]);
+  assert.deepEqual([await text("fact-step"), await text("fact-loss")], ["–", "–"]);
+  await worker({ type: "error", message: "No text." });
+  assert.equal(await text("fact-step"), "300 of 300");
+  await own.locator("#start").click();
+  await waitFor("a start without a question", async () => (await types()).length === 4);
+  assert.deepEqual(page.errors, []);
+  await page.close();
+});
+
+test("a page that would take its model along is closed only after a question", { skip }, async () => {
+  const { page, own, server, worker } = await openPage();
+  /** @type {string[]} */
+  const dialogs = [];
+  own.on("dialog", (dialog) => {
+    dialogs.push(dialog.type());
+    dialog.accept();
+  });
+  await server({ ...WELCOME, members: [] });
+  await worker(READY);
+  await own.locator("#prompt").fill("A page that was touched");
+  await own.reload();
+  assert.deepEqual(dialogs, []);
+  await waitFor("hello", () => page.run(() => /** @type {any} */ (globalThis).daisyTest?.toServer.length));
+  await page.run((message) => /** @type {any} */ (globalThis).daisyTest.fromWorker(message), running(9));
+  await own.locator("#prompt").fill("A page that was touched");
+  await own.reload();
+  assert.deepEqual(dialogs, ["beforeunload"]);
+  await page.close();
+});
+
+test("the focus goes from Start to Stop and back", { skip }, async () => {
+  const { page, own, server, worker } = await openPage();
+  const focused = () => page.run(() => document.activeElement?.id);
+  await server({ ...WELCOME, members: [] });
+  await worker(READY);
+  await own.locator("#start").press("Enter");
+  await worker({ ...running(0, { phase: "idle", hash: "", model: false, losses: [] }) });
+  assert.equal(await focused(), "start");
+  await worker(running(0, { phase: "starting", hash: "", model: false, losses: [] }));
+  assert.equal(await focused(), "stop");
+  await own.keyboard.press("Enter");
+  await worker(running(20, { phase: "stopped" }));
+  assert.equal(await focused(), "go-on");
+  await page.close();
+});
+
+test("what is said aloud and in the title is what the page shows", { skip }, async () => {
+  const { page, own, server, worker, sent, text } = await openPage({}, "?room=0123456789ABC");
+  await worker(READY);
+  await server({ type: "waiting" });
+  assert.match(await text("announce"), /^Waiting to be let in\. The host/);
+  await own.locator("#door-name").fill("Bea");
+  await own.locator("#door-name").press("Enter");
+  assert.deepEqual((await sent()).toServer.at(-1), { type: "rename", name: "Bea" });
+  await server({ type: "denied", reason: "The host said no." });
+  assert.match(await text("announce"), /^Not let in\. The host said no\.$/);
+  assert.equal(await text("door-action"), "Ask again");
+  await page.close();
+  const host = await openPage({}, "?room=0123456789ABC");
+  await host.server({ ...WELCOME, members: [], room: "0123456789ABC", host: true });
+  assert.match(await host.text("devices-empty"), /^Send the room link/);
+  await host.server(KNOCK);
+  assert.equal(await host.own.title(), `${KNOCK.name} wants in – DaisyChain room`);
+  await host.server({ type: "gone", id: KNOCK.id });
+  assert.equal(await host.own.title(), "DaisyChain room");
+  await host.page.close();
+  assert.deepEqual([...page.errors, ...host.page.errors], []);
+});
+
 test("knocks wait for the host's answer, one by one", { skip }, async () => {
   const { page, own, server, sent } = await openPage({}, "?room=0123456789ABC");
   assert.equal((await sent()).toServer[0].room, "0123456789ABC");
@@ -318,6 +415,14 @@ test("text appears as it comes and writing can be stopped", { skip }, async () =
   await own.locator("#write-stop").click();
   assert.equal((await sent()).toWorker.at(-1).type, "stopGenerating");
   await worker({ type: "generated", text: "are <b>bold</b>.", ids: [], done: true });
+  await own.locator("#written-copy").waitFor();
+  assert.equal(await text("written-by"), "");
+  await worker(running(21, { hash: "ab" }));
+  assert.match(await text("written-by"), /^Written after step 20;/);
+  const line = { type: "generated", text: "and bees\n".repeat(16), ids: [], done: true };
+  await worker(line);
+  const clipped = await own.locator("#written").evaluate((box) => box.scrollHeight - box.clientHeight);
+  assert.ok(clipped <= 0, `${clipped} pixels of the text are clipped`);
   assert.ok(await own.locator("#write").isVisible());
   await page.close();
 });

@@ -37,7 +37,7 @@ UNRUN = {
     "daisychain train --name together",
     "daisychain room",
     "daisychain room --https",
-    'daisychain generate daisychain-step-300.safetensors --prompt "The " --tokens 60',
+    'daisychain generate daisychain-step-300.safetensors --prompt "The " --tokens 60 --seed 1',
     "daisychain room --host 127.0.0.1 --trusted-proxy 127.0.0.1",
 }
 STEPS = 6  # in place of the default, and `--steps` in proportion

@@ -12,11 +12,12 @@ import { deviceRows } from "../../../src/daisychain/static/ui/devices.js";
 import { doorWords } from "../../../src/daisychain/static/ui/door.js";
 import { parametersOf, stepBytes } from "../../../src/daisychain/static/ui/estimate.js";
 import { refusal } from "../../../src/daisychain/static/ui/files.js";
+import { writtenWords } from "../../../src/daisychain/static/ui/generate.js";
 import { roomCode, roomLink } from "../../../src/daisychain/static/ui/invite.js";
 import { newLines } from "../../../src/daisychain/static/ui/log.js";
 import { fitted, SLIDERS, sizeWords } from "../../../src/daisychain/static/ui/settings.js";
 import { DEFAULT_SETTINGS, newPage } from "../../../src/daisychain/static/ui/state.js";
-import { firstName, inBytes, inTime, leftWords } from "../../../src/daisychain/static/ui/words.js";
+import { firstName, inBytes, inTime, leftWords, short } from "../../../src/daisychain/static/ui/words.js";
 
 /** @typedef {import("../../../src/daisychain/static/ui/state.js").Point} Point */
 
@@ -123,6 +124,8 @@ test("who cannot come in is told what to do", () => {
   assert.equal(doorWords(page), null);
   assert.match(doorWords({ ...page, door: "waiting" })?.title ?? "", /Waiting/);
   assert.equal(doorWords({ ...page, door: "denied", doorReason: "No." })?.text, "No.");
+  assert.equal(doorWords({ ...page, door: "denied" })?.action, "ask again");
+  assert.match(doorWords({ ...page, door: "waiting" })?.text ?? "", /^The host of this room/);
   assert.equal(doorWords({ ...page, door: "closed", doorCode: "full" })?.action, "own room");
   assert.equal(doorWords({ ...page, door: "closed", doorCode: "too_fast" })?.action, "reload");
   assert.equal(doorWords({ ...page, doorReason: "lost" })?.action, "reload");
@@ -143,7 +146,21 @@ test("only lines that are not shown yet are added to the log", () => {
   assert.deepEqual(newLines(log, 0), log);
 });
 
+test("of eight devices, two rarely have the same name", () => {
+  const names = new Set(Array.from({ length: 10_000 }, (_, random) => firstName("", random)));
+  const pairs = 28;
+  assert.ok(pairs / names.size < 0.01, `${names.size} names`);
+});
+
+test("a text says which weights wrote it only once they are others", () => {
+  const page = newPage({ name: "", room: null });
+  const written = { ...page.written, text: "Bees", hash: "ab", step: 121 };
+  assert.equal(writtenWords({ written, run: { ...page.run, hash: "ab" } }), "");
+  assert.match(writtenWords({ written, run: { ...page.run, hash: "cd" } }), /after step 121/);
+});
+
 test("numbers in words", () => {
+  assert.deepEqual([24.4, 1280, 48_200].map(short), ["24", "1,280", "48.2K"]);
   assert.deepEqual([999, 2_216_576, 12_345, 1_073_741_824].map(inBytes), [
     "999 B",
     "2.22 MB",
@@ -158,7 +175,7 @@ test("numbers in words", () => {
     "10 s",
   );
   assert.equal(
-    firstName("Mozilla/5.0 (Linux; Android 14; Pixel) Mobile Safari", 17),
-    "Clover · Android phone",
+    firstName("Mozilla/5.0 (Linux; Android 14; Pixel) Mobile Safari", 36),
+    "Clover 11 · Android phone",
   );
 });

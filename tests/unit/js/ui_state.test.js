@@ -1,15 +1,20 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { LOG_LINES } from "../../../src/daisychain/static/limits.js";
+import { takenOver } from "../../../src/daisychain/static/ui/settings.js";
 import {
   addPoints,
+  asShown,
+  DEFAULT_SETTINGS,
   fromServer,
   fromWorker,
+  isUnsaved,
   linkChanged,
+  mayLose,
   newPage,
   serverLost,
 } from "../../../src/daisychain/static/ui/state.js";
-import { equalWords, statusWords } from "../../../src/daisychain/static/ui/words.js";
+import { equalWords, goOnWords, statusWords } from "../../../src/daisychain/static/ui/words.js";
 
 /** @typedef {import("../../../src/daisychain/static/ui/state.js").Page} Page */
 
@@ -142,11 +147,12 @@ test("a run that goes on from the model goes on with the curve", () => {
 });
 
 test("what was asked for is waited for until it comes or fails", () => {
-  const asked = { ...start(), asked: true };
+  /** @type {Page} */
+  const asked = { ...start(), asked: "anew" };
   assert.match(statusWords(asked), /Fetching/);
-  assert.equal(fromWorker(asked, state({ phase: "idle", losses: [] })).asked, true);
-  assert.equal(fromWorker(asked, state({ phase: "starting", losses: [] })).asked, false);
-  assert.equal(fromWorker(asked, { type: "error", message: "No text." }).asked, false);
+  assert.equal(fromWorker(asked, state({ phase: "idle", losses: [] })).asked, "anew");
+  assert.equal(fromWorker(asked, state({ phase: "starting", losses: [] })).asked, "");
+  assert.equal(fromWorker(asked, { type: "error", message: "No text." }).asked, "");
 });
 
 test("the log is bounded and its lines keep their numbers", () => {
@@ -163,7 +169,7 @@ test("an error stands with the file that is waited for, else at the top", () => 
   const refused = fromWorker(waiting, { type: "error", message: "It holds NaN." });
   assert.deepEqual(refused.file, { busy: false, bad: true, text: "It holds NaN." });
   assert.equal(refused.notice, null);
-  const writing = { ...start(), written: { prompt: "", text: "", busy: true } };
+  const writing = { ...start(), written: { ...start().written, busy: true } };
   const failed = fromWorker(writing, { type: "error", message: "No model." });
   assert.equal(failed.notice?.text, "No model.");
   assert.equal(failed.written.busy, false);
@@ -187,4 +193,87 @@ test("the status names the leader and the reason", () => {
   assert.equal(statusWords(fromWorker(page, state({}))), "Training. Led by Bea.");
   const halted = fromWorker(page, state({ phase: "halted", step: 7, reason: "Bea sent NaN" }));
   assert.match(statusWords(halted), /^Halted at step 7.* Bea sent NaN\.$/);
+});
+
+/** @param {Page} page @param {any[]} messages */
+const worked = (page, ...messages) => messages.reduce(fromWorker, page);
+const over = (/** @type {object} */ changes = {}) =>
+  state({ phase: "finished", step: 300, losses: [], ...changes });
+const CURVE = Array.from({ length: 300 }, (_, i) => [i + 1, 9 - i / 100]);
+
+test("a model is unsaved until its own weights are in a file", () => {
+  const page = worked(start(), state({ losses: CURVE }), over({ hash: "ab" }));
+  assert.ok(isUnsaved(page));
+  const saved = fromWorker({ ...page, saving: "ab" }, { type: "file", name: "a.safetensors" });
+  assert.ok(!isUnsaved(saved));
+  assert.ok(isUnsaved(fromWorker(saved, over({ hash: "cd", step: 301 }))));
+  assert.ok(!isUnsaved(start()));
+});
+
+test("a model that came from a file here is no loss, until it is trained", () => {
+  const loaded = worked(start(), state({ phase: "starting", step: 0, hash: "", losses: [] }), {
+    ...{ type: "loaded", description: "it" },
+  });
+  const there = worked(loaded, over({ hash: "ef" }));
+  assert.ok(!isUnsaved(there));
+  assert.ok(isUnsaved(worked(there, state({ step: 301, losses: [[301, 5]], hash: "gh" }))));
+});
+
+test("who leads or is alone loses a run with the page; who follows does not", () => {
+  const page = served(start(), welcome);
+  assert.ok(!mayLose(page));
+  assert.ok(!mayLose(fromWorker(page, state({ leader: BEA }))));
+  assert.ok(mayLose(fromWorker(page, state({ leader: ME }))));
+  assert.ok(mayLose(fromWorker(served(page, { type: "left", id: BEA }), state({ leader: BEA }))));
+});
+
+test("nothing of the last run is beside a new one", () => {
+  const done = worked(start(), state({ losses: CURVE, tokensPerS: 5, stepMs: 9 }), over({ tokensPerS: 5 }));
+  const asked = asShown({ ...done, asked: "anew" });
+  assert.deepEqual([asked.losses, asked.run.loss, asked.run.tokensPerS, asked.run.steps], [[], null, 0, 0]);
+  const began = worked(
+    { ...done, asked: "anew" },
+    state({ phase: "starting", step: 0, hash: "", tokensPerS: 5, losses: [] }),
+  );
+  assert.deepEqual([began.losses, began.run.loss, began.run.tokensPerS], [[], null, 0]);
+  const other = worked(
+    done,
+    state({ phase: "starting", step: 0, hash: "", losses: [] }),
+    state({ step: 0, losses: [] }),
+  );
+  assert.deepEqual([other.losses, other.run.loss], [[], null], "started elsewhere");
+  const on = worked(
+    { ...done, asked: "go on" },
+    state({ phase: "starting", step: 0, hash: "", losses: [] }),
+    state({ step: 300, loss: 6, losses: [] }),
+  );
+  assert.deepEqual([on.losses.length, on.run.loss], [300, 6]);
+});
+
+test("after a run the others offer its settings, but what a person chose stays", () => {
+  const settings = { ...DEFAULT_SETTINGS, width: 16, batch: 4, steps: 300, rate: 20 };
+  const page = { ...worked(start(), state({ losses: CURVE, settings }), over({ settings })), id: ME };
+  assert.deepEqual(takenOver(DEFAULT_SETTINGS, page, new Set()), settings);
+  const chosen = { ...DEFAULT_SETTINGS, rate: 30 };
+  assert.equal(takenOver(chosen, page, new Set(/** @type {const} */ (["rate"]))).rate, 30);
+  const led = { ...page, run: { ...page.run, leader: ME } };
+  assert.deepEqual(takenOver(DEFAULT_SETTINGS, led, new Set()), { ...DEFAULT_SETTINGS, width: 16 });
+  const longer = { ...settings, steps: 700 };
+  const on = worked(
+    page,
+    state({ phase: "starting", step: 300, losses: [] }),
+    state({ step: 301, losses: [[301, 5]], settings: longer }),
+    over({ step: 700, settings: longer }),
+  );
+  assert.equal(takenOver(DEFAULT_SETTINGS, on, new Set()).steps, 400);
+});
+
+test("what Train on trains is said", () => {
+  const page = fromWorker(start(), over({ settings: { ...DEFAULT_SETTINGS, width: 16 } }));
+  assert.equal(
+    goOnWords(page, { ...DEFAULT_SETTINGS, width: 16 }),
+    "Train on: 300 more steps of the model here (width 16, 2 layers, 4 heads, sequence 32), " +
+      "with the batch, rate and text of the settings.",
+  );
+  assert.match(goOnWords(page, DEFAULT_SETTINGS), /Start anew: a new model \(width 32, /);
 });

@@ -2,7 +2,8 @@
 
 import { keepAwake, onReturn } from "../mesh/awake.js";
 import { Mesh } from "../mesh/mesh.js";
-import { Signalling } from "../mesh/signalling.js";
+import { keptPass, newSecret, Signalling } from "../mesh/signalling.js";
+import { createAsk } from "./ask.js";
 import { createChart } from "./chart.js";
 import { createDevices } from "./devices.js";
 import { createDoor, createKnocks, createNotice } from "./door.js";
@@ -12,10 +13,20 @@ import { createInvite, roomCode } from "./invite.js";
 import { keep, kept } from "./keep.js";
 import { createLog } from "./log.js";
 import { createSettings } from "./settings.js";
-import { fromServer, fromWorker, linkChanged, newPage, serverLost, withNotice } from "./state.js";
+import {
+  asShown,
+  fromServer,
+  fromWorker,
+  isUnsaved,
+  linkChanged,
+  mayLose,
+  newPage,
+  serverLost,
+  withNotice,
+} from "./state.js";
 import { createTheme } from "./theme.js";
 import { createTraining } from "./training.js";
-import { firstName, isBusy } from "./words.js";
+import { firstName, isBusy, many } from "./words.js";
 
 /** @typedef {import("./state.js").Page} Page */
 
@@ -42,15 +53,25 @@ class App {
   #views = [];
   #drawing = false;
   #id = "";
+  #ask = createAsk();
+  /** What waits until the model is saved. @type {(() => void) | null} */
+  #afterSave = null;
 
   /** @param {{links: string[], secure: boolean}} config */
   constructor(config) {
     const name = kept(NAME_KEY) ?? newName();
+    keep(NAME_KEY, name);
     const room = new URLSearchParams(location.search).get("room");
     /** @type {Page} */
     this.page = newPage({ name, room });
     this.worker = new Worker("/static/worker/worker.js", { type: "module" });
-    this.signalling = new Signalling({ url: socketAddress(), name, session: session(), room: room ?? "" });
+    this.signalling = new Signalling({
+      url: socketAddress(),
+      name,
+      session: newSecret(random), // a new one for every page: with it comes the id, and an id never comes twice
+      pass: keptPass(() => sessionStorage, random),
+      room: room ?? "",
+    });
     // Before the mesh: the worker hears of this device first, then of its links.
     this.#listen();
     this.mesh = new Mesh({
@@ -70,7 +91,8 @@ class App {
     this.#drawing = true;
     requestAnimationFrame(() => {
       this.#drawing = false;
-      for (const view of this.#views) view.render(this.page);
+      const shown = asShown(this.page);
+      for (const view of this.#views) view.render(shown);
     });
   }
 
@@ -92,6 +114,9 @@ class App {
       this.change(withNotice(this.page, { bad: true, title: "The part that trains has stopped.", text }));
     });
     addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
+    addEventListener("beforeunload", (event) => {
+      if (mayLose(this.page)) event.preventDefault();
+    });
     addEventListener("pagehide", () => this.worker.postMessage({ type: "leave" }));
   }
 
@@ -99,24 +124,25 @@ class App {
   #show({ links, secure }) {
     const { worker } = this;
     const redraw = () => this.change(this.page);
-    const settings = createSettings();
+    const settings = createSettings(redraw);
     const ownRoom = () => {
       location.search = `?room=${roomCode(random)}`;
     };
     const leaveRoom = () => {
-      location.search = "";
+      location.href = location.pathname;
     };
     for (const id of ["invite", "settings-card"]) {
       document.getElementById(id)?.toggleAttribute("open", matchMedia(WIDE).matches);
     }
     this.#views = [
-      createDoor(ownRoom),
+      createDoor(ownRoom, (name) => this.#rename(name)),
       createKnocks((id, accepted) => this.#answer(id, accepted)),
       createNotice(() => this.change(withNotice(this.page, null))),
       createDevices((name) => this.#rename(name)),
       createInvite({ links, secure, ownRoom, leaveRoom }),
       settings,
       createTraining(
+        settings.read,
         (goOn) => this.#start({ ...settings.read(), goOn }),
         () => worker.postMessage({ type: "stop" }),
       ),
@@ -158,7 +184,28 @@ class App {
       return;
     }
     if (message.type === "file") download(message.name, message.bytes, message.mime);
+    const next = this.#afterSave;
+    const failed = message.type === "error" && this.page.file.busy;
+    if (message.type === "file" || failed) this.#afterSave = null;
     this.change(fromWorker(this.page, message));
+    if (message.type === "file") next?.();
+  }
+
+  /**
+   * Does what ends the model that is here, once it is saved or may go.
+   * @param {{save: string, go: string}} words
+   * @param {() => void} act
+   */
+  async #end(words, act) {
+    const { step } = this.page.run;
+    const text = `The model after ${many(step, "step")} is not saved from this page. The next one takes its place on every device.`;
+    const answer = isUnsaved(this.page) ? await this.#ask({ text, ...words }) : "go";
+    // Meanwhile another device may have begun a run.
+    const unlessBusy = () => isBusy(this.page) || act();
+    if (answer === "go") unlessBusy();
+    if (answer !== "save") return;
+    this.#save("safetensors");
+    this.#afterSave = unlessBusy;
   }
 
   /** @param {string} id @param {boolean} accepted */
@@ -179,26 +226,36 @@ class App {
 
   /** @param {import("./state.js").Settings & {goOn: boolean}} settings */
   #start(settings) {
-    this.worker.postMessage({ type: "start", settings });
-    this.change({ ...this.page, asked: true });
+    const begin = () => {
+      this.worker.postMessage({ type: "start", settings });
+      this.change({ ...this.page, asked: settings.goOn ? "go on" : "anew" });
+    };
+    if (settings.goOn) begin();
+    else this.#end({ save: "Save and start", go: "Start anew" }, begin);
   }
 
   /** @param {import("./generate.js").Request} request */
   #write(request) {
     this.worker.postMessage({ type: "generate", ...request });
-    this.change({ ...this.page, written: { prompt: request.prompt, text: "", busy: true } });
+    const { hash, step } = this.page.run;
+    this.change({ ...this.page, written: { prompt: request.prompt, text: "", busy: true, hash, step } });
   }
 
   /** @param {"safetensors" | "pt" | "kit"} format */
   #save(format) {
     this.worker.postMessage(format === "kit" ? { type: "kit" } : { type: "checkpoint", format });
-    this.change({ ...this.page, file: { busy: true, bad: false, text: "Making the file…" } });
+    // An offline page cannot be loaded again.
+    const saving = format === "kit" ? this.page.saved : this.page.run.hash;
+    this.change({ ...this.page, saving, file: { busy: true, bad: false, text: "Making the file…" } });
   }
 
   /** @param {string} name @param {ArrayBuffer} bytes */
   #load(name, bytes) {
-    this.worker.postMessage({ type: "load", bytes, name }, [bytes]);
-    this.change({ ...this.page, file: { busy: true, bad: false, text: `Checking ${name}…` } });
+    const load = () => {
+      this.worker.postMessage({ type: "load", bytes, name }, [bytes]);
+      this.change({ ...this.page, file: { busy: true, bad: false, text: `Checking ${name}…` } });
+    };
+    this.#end({ save: "Save and load", go: "Load the file" }, load);
   }
 }
 
@@ -216,17 +273,12 @@ function createAwake() {
   };
 }
 
-const newName = () => firstName(navigator.userAgent, random(new Uint8Array(1))[0]);
+const newName = () => firstName(navigator.userAgent, crypto.getRandomValues(new Uint32Array(1))[0]);
 
 function socketAddress() {
   const url = new URL("/ws", location.href);
   url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   return url.href;
-}
-
-/** 128 random bits in hex: by them the server knows this page again when its socket breaks. */
-function session() {
-  return Array.from(random(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** What the server knows of itself; the page works without. */

@@ -1,7 +1,6 @@
 /** Who is here: name, what it computes with, speed, link, and whether its weights are equal. */
 
-import { ROOM_NAME_CHARACTERS } from "../limits.js";
-import { element, part, say } from "./dom.js";
+import { element, nameInput, part, say } from "./dom.js";
 import { short } from "./words.js";
 
 /** @typedef {import("./state.js").Page} Page */
@@ -12,6 +11,11 @@ const BACKENDS = /** @type {Record<string, string>} */ ({
   plain: "plain JavaScript",
   webgpu: "WebGPU",
 });
+/** How a second device gets in. */
+const MEET = {
+  network: "Open this page on another device on the same network, then press Start.",
+  room: "Send the room link to another device and let it in, then press Start.",
+};
 const LAMPS = /** @type {const} */ ({ up: "connected", trouble: "link in trouble", down: "no link" });
 
 /**
@@ -57,11 +61,7 @@ export function createDevices(rename) {
   const empty = part("devices-empty", HTMLElement);
   const hint = part("devices-hint", HTMLElement);
   const name = part("name", HTMLInputElement);
-  name.maxLength = ROOM_NAME_CHARACTERS;
-  name.addEventListener("change", () => rename(name.value.trim()));
-  name.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") name.blur();
-  });
+  nameInput(name, rename);
   /** @type {Map<string, ReturnType<typeof item>>} */
   const items = new Map();
 
@@ -82,6 +82,7 @@ export function createDevices(rename) {
       }
       if (document.activeElement !== name) name.value = page.name;
       say(count, `${rows.length} of ${page.maxMembers}`);
+      say(empty, page.room === null ? MEET.network : MEET.room);
       empty.hidden = page.members.length > 0 || page.run.phase !== "idle";
       say(hint, page.backendWhy);
     },

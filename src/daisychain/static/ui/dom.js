@@ -1,5 +1,7 @@
 /** Small helpers for the page's elements. */
 
+import { ROOM_NAME_CHARACTERS } from "../limits.js";
+
 /**
  * The element of an id that index.html is known to have.
  * @template {Element} T
@@ -27,6 +29,35 @@ export function element(tag, attributes = {}, ...children) {
   }
   made.append(...children);
   return made;
+}
+
+/**
+ * Where a device is given its name.
+ * @param {HTMLInputElement} input
+ * @param {(name: string) => void} rename
+ */
+export function nameInput(input, rename) {
+  input.maxLength = ROOM_NAME_CHARACTERS;
+  input.addEventListener("change", () => rename(input.value.trim()));
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") input.blur();
+  });
+}
+
+/**
+ * Copies a text. Without a secure context there is no clipboard to write to, only the selection.
+ * @param {string} text
+ * @param {() => void} select selects the text on the page
+ */
+export async function copied(text, select) {
+  select();
+  try {
+    if (navigator.clipboard) await navigator.clipboard.writeText(text);
+    else return document.execCommand("copy");
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /**

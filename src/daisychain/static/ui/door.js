@@ -1,12 +1,19 @@
 /** Coming in and letting in: waiting, denied, full; who knocks; notices. */
 
-import { element, part, say } from "./dom.js";
+import { element, nameInput, part, say } from "./dom.js";
 import { many } from "./words.js";
 
 /** @typedef {import("./state.js").Page} Page */
-/** @typedef {"reload" | "own room" | ""} DoorAction */
+/** @typedef {"reload" | "ask again" | "own room" | ""} DoorAction */
 
-const ACTIONS = { reload: "Try again", "own room": "Make a room of your own", "": "" };
+const ACTIONS = {
+  reload: "Try again",
+  "ask again": "Ask again",
+  "own room": "Make a room of your own",
+  "": "",
+};
+const WAIT = "The host of this room has been asked. Keep this page open: it goes on by itself.";
+const TITLE = "DaisyChain room";
 
 /**
  * What stands in place of the room; null when the device is in.
@@ -18,11 +25,11 @@ export function doorWords({ door, doorReason, doorCode, id }) {
     case "waiting":
       return {
         title: "Waiting to be let in",
-        text: "The host of this room has been asked. Keep this page open: it goes on by itself.",
+        text: doorReason || WAIT,
         action: "",
       };
     case "denied":
-      return { title: "Not let in", text: doorReason, action: "own room" };
+      return { title: "Not let in", text: doorReason, action: "ask again" };
     case "closed": {
       const full = doorCode === "full" || doorCode === "bad_room";
       return { title: closedTitle(doorCode), text: doorReason, action: full ? "own room" : "reload" };
@@ -49,14 +56,21 @@ function closedTitle(code) {
   return titles[code] ?? "The room server closed the connection";
 }
 
-/** @param {() => void} ownRoom */
-export function createDoor(ownRoom) {
+/**
+ * @param {() => void} ownRoom
+ * @param {(name: string) => void} rename
+ */
+export function createDoor(ownRoom, rename) {
   const [door, room] = [part("door", HTMLElement), part("room", HTMLElement)];
   const [title, text] = [part("door-title", HTMLElement), part("door-text", HTMLElement)];
   const [button, place] = [part("door-action", HTMLButtonElement), part("place", HTMLElement)];
+  const [name, naming] = [part("door-name", HTMLInputElement), part("door-naming", HTMLElement)];
+  const own = part("door-own", HTMLButtonElement);
   /** @type {DoorAction} */
   let action = "";
-  button.addEventListener("click", () => (action === "reload" ? location.reload() : ownRoom()));
+  nameInput(name, rename);
+  own.addEventListener("click", ownRoom);
+  button.addEventListener("click", () => (action === "own room" ? ownRoom() : location.reload()));
 
   return {
     /** @param {Page} page */
@@ -69,6 +83,9 @@ export function createDoor(ownRoom) {
       action = words?.action ?? "";
       button.hidden = !action;
       say(button, ACTIONS[action]);
+      own.hidden = page.door !== "denied";
+      naming.hidden = page.door !== "denied" && page.door !== "waiting";
+      if (document.activeElement !== name) name.value = page.name;
       say(place, placeWords(page));
     },
   };
@@ -98,6 +115,9 @@ export function createKnocks(answer) {
       const words =
         knocks.length === 1 ? "A device wants to join" : `${many(knocks.length, "device")} want to join`;
       say(title, words);
+      document.title = knocks.length
+        ? `${knocks.map(({ name }) => name).join(", ")} wants in – ${TITLE}`
+        : TITLE;
       say(announce, knocks.length ? `${words}: ${knocks.map(({ name }) => name).join(", ")}` : "");
       for (const [id, item] of items) {
         if (knocks.some((knock) => knock.id === id)) continue;

@@ -1,10 +1,20 @@
 /** The prompt box: the model's text appears as it comes. */
 
 import { GENERATE_TOKENS, PROMPT_MAX_CHARACTERS } from "../limits.js";
-import { element, part, say } from "./dom.js";
+import { copied, element, part, say } from "./dom.js";
+import { whole } from "./words.js";
 
 /** @typedef {import("./state.js").Page} Page */
+/** @typedef {import("./state.js").Written} Written */
 /** @typedef {{prompt: string, tokens: number, seed: number, temperature: number}} Request */
+
+/**
+ * Which weights wrote a text, where they are no longer those of the run.
+ * @param {Pick<Page, "run" | "written">} page
+ */
+export function writtenWords({ written: { hash, step }, run }) {
+  return hash === run.hash ? "" : `Written after step ${whole(step)}; the model has changed since.`;
+}
 
 /**
  * @param {(request: Request) => void} write
@@ -22,6 +32,8 @@ export function createGenerate(write, stop) {
   );
   const writeButton = part("write", HTMLButtonElement);
   const stopButton = part("write-stop", HTMLButtonElement);
+  const copyButton = part("written-copy", HTMLButtonElement);
+  const [result, by] = [part("result", HTMLElement), part("written-by", HTMLElement)];
   prompt.maxLength = PROMPT_MAX_CHARACTERS;
   [length.min, length.max, length.value] = GENERATE_TOKENS.map(String);
   const start = element("mark");
@@ -37,6 +49,10 @@ export function createGenerate(write, stop) {
     });
   });
   stopButton.addEventListener("click", stop);
+  copyButton.addEventListener("click", async () => {
+    const select = () => getSelection()?.selectAllChildren(box);
+    say(copyButton, (await copied(box.textContent, select)) ? "Copied" : "Press Ctrl+C");
+  });
 
   return {
     /** @param {Page} page */
@@ -48,11 +64,16 @@ export function createGenerate(write, stop) {
       if (focused === writeButton && written.busy) stopButton.focus();
       if (focused === stopButton && !written.busy) writeButton.focus();
       hint.hidden = run.model;
-      box.hidden = !written.text && !written.busy;
+      result.hidden = !written.text && !written.busy;
       box.setAttribute("aria-busy", String(written.busy));
       say(start, written.prompt);
       say(rest, written.text);
-      if (written.busy) box.scrollTop = box.scrollHeight;
+      say(by, writtenWords({ written, run }));
+      copyButton.hidden = written.busy;
+      if (written.busy) {
+        say(copyButton, "Copy");
+        box.scrollTop = box.scrollHeight;
+      }
     },
   };
 }

@@ -1,7 +1,7 @@
 /** How another device gets in: the room link, its QR code, a private room. */
 
 import { ROOM_CODE_CHARACTERS } from "../limits.js";
-import { part, say } from "./dom.js";
+import { copied, part, say } from "./dom.js";
 import { qrCode, qrPath } from "./qr.js";
 
 /** @typedef {import("./state.js").Page} Page */
@@ -59,7 +59,7 @@ export function createInvite({ links, secure, ownRoom, leaveRoom }) {
   );
   shown.addEventListener("focus", () => shown.select());
   copy.addEventListener("click", async () => {
-    say(copy, (await copied(shown)) ? "Copied" : "Press Ctrl+C");
+    say(copy, (await copied(shown.value, () => shown.select())) ? "Copied" : "Press Ctrl+C");
   });
   let inRoom = false;
   privately.addEventListener("click", () => (inRoom ? leaveRoom() : ownRoom()));
@@ -85,21 +85,6 @@ function hintWords(page, loopback) {
     return "This address works on this device only: open the page by the server’s network address.";
   if (page.room) return "Private room: the host lets each device in.";
   return `Devices on one network meet by themselves, up to ${page.maxMembers} in a group.`;
-}
-
-/**
- * Without a secure context there is no clipboard to write to, only the selection.
- * @param {HTMLInputElement} input
- */
-async function copied(input) {
-  input.select();
-  try {
-    if (navigator.clipboard) await navigator.clipboard.writeText(input.value);
-    else return document.execCommand("copy");
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** @param {string} text */

@@ -24,7 +24,15 @@ import {
 /** @typedef {{number: number, kind: string, step: number | null, text: string}} Line */
 /** @typedef {{bad: boolean, title: string, text: string}} Notice */
 /** @typedef {"connecting" | "open" | "waiting" | "denied" | "closed"} Door */
-/** @typedef {{door: Door, doorReason: string, doorCode: string, id: string, name: string, host: boolean, hostId: string, room: string | null, members: Member[], maxMembers: number, knocks: Member[], links: Record<string, {state: LinkState, reason: string}>, backend: string, backendWhy: string, run: Run, losses: Point[], newRun: boolean, asked: boolean, log: Line[], logged: number, written: {prompt: string, text: string, busy: boolean}, file: {busy: boolean, bad: boolean, text: string}, notice: Notice | null}} Page */
+/**
+ * `hash` and `step` are those of the weights when the writing began.
+ * @typedef {{prompt: string, text: string, busy: boolean, hash: string, step: number}} Written
+ */
+/**
+ * `saved` is the hash of the model that this page saved last or loaded, `saving` of the one being saved; `from` is
+ * the step that the run on the curve began at, and a `newRun` has no points yet.
+ */
+/** @typedef {{door: Door, doorReason: string, doorCode: string, id: string, name: string, host: boolean, hostId: string, room: string | null, members: Member[], maxMembers: number, knocks: Member[], links: Record<string, {state: LinkState, reason: string}>, backend: string, backendWhy: string, run: Run, losses: Point[], newRun: boolean, from: number, asked: "" | "anew" | "go on", saved: string, saving: string, loading: boolean, log: Line[], logged: number, written: Written, file: {busy: boolean, bad: boolean, text: string}, notice: Notice | null}} Page */
 
 /** @type {Settings} */
 export const DEFAULT_SETTINGS = {
@@ -82,12 +90,16 @@ export function newPage({ name, room }) {
     backend: "",
     backendWhy: "",
     run: NO_RUN,
-    asked: false,
+    asked: "",
     losses: [],
     newRun: false,
+    from: 0,
+    saved: "",
+    saving: "",
+    loading: false,
     log: [],
     logged: 0,
-    written: { prompt: "", text: "", busy: false },
+    written: { prompt: "", text: "", busy: false, hash: "", step: 0 },
     file: { busy: false, bad: false, text: "" },
     notice: null,
   };
@@ -113,7 +125,7 @@ export function fromServer(page, message) {
       };
     }
     case "waiting":
-      return { ...page, door: "waiting" };
+      return { ...page, door: "waiting", doorReason: message.reason ?? "" };
     case "denied":
       return { ...page, door: "denied", doorReason: message.reason ?? "" };
     case "renamed":
@@ -152,7 +164,9 @@ export function fromServer(page, message) {
 const LOST = {
   bad: false,
   title: "The room server is out of reach.",
-  text: "A run goes on between the devices; this page tries to get back by itself.",
+  text:
+    "A run goes on between the devices, and a model can be saved; a new run and the offline page may need the " +
+    "server. This page tries to get back by itself.",
 };
 
 /**
@@ -201,19 +215,24 @@ export function fromWorker(page, message) {
   switch (message.type) {
     case "ready":
       return { ...page, backend: message.backend, backendWhy: message.why ?? "" };
-    case "state": {
-      const { losses, ...run } = message.state;
-      const asked = page.asked && !BUSY.includes(run.phase);
-      return { ...page, run, asked, ...curve(page, run.phase, losses ?? []) };
-    }
+    case "state":
+      return stated(page, message.state);
     case "log":
       return logLine(page, message);
     case "generated":
       return { ...page, written: { ...page.written, text: message.text, busy: !message.done } };
     case "file":
-      return { ...page, file: { busy: false, bad: false, text: `Saved ${message.name}.` } };
+      return {
+        ...page,
+        saved: page.saving,
+        file: { busy: false, bad: false, text: `Saved ${message.name}.` },
+      };
     case "loaded":
-      return { ...page, file: { busy: false, bad: false, text: `Loaded ${message.description}.` } };
+      return {
+        ...page,
+        loading: true,
+        file: { busy: false, bad: false, text: `Loaded ${message.description}.` },
+      };
     case "error":
       return failed(page, message.message);
     default:
@@ -223,13 +242,66 @@ export function fromWorker(page, message) {
 
 /**
  * @param {Page} page
- * @param {Phase} phase
+ * @param {Run & {losses?: Point[]}} state
+ * @returns {Page}
+ */
+function stated(page, { losses: added = [], ...run }) {
+  const asked = BUSY.includes(run.phase) ? "" : page.asked;
+  const known = { ...page, run, asked, ...curve(page, run, added) };
+  const arrived = page.loading && run.phase === "finished" && run.hash !== "";
+  const taken = arrived ? { loading: false, saved: run.hash } : { loading: page.loading && !added.length };
+  const last = known.losses.at(-1)?.[0] ?? 0;
+  // The worker still tells the loss and the speed of the run before.
+  const old = known.newRun && !(last > 0 && last === run.step);
+  return { ...known, ...taken, run: old ? { ...run, ...NO_STEP } : run };
+}
+
+/** Of a run that has made no step yet. */
+const NO_STEP = { loss: null, tokensPerS: 0, stepMs: 0 };
+
+/**
+ * @param {Page} page
+ * @param {Run} run
  * @param {Point[]} added
  */
-function curve({ losses, newRun }, phase, added) {
-  if (!added.length) return { newRun: newRun || phase === "starting" };
-  const goesOn = !newRun || added[0][0] === (losses.at(-1)?.[0] ?? 0) + 1;
-  return { newRun: false, losses: addPoints(goesOn ? losses : [], added) };
+function curve({ losses, newRun, from, asked }, run, added) {
+  const last = losses.at(-1)?.[0] ?? 0;
+  if (!added.length) {
+    const begins = run.phase === "starting";
+    const elsewhere = newRun && run.hash !== "" && run.step !== last;
+    const gone = (begins && asked === "anew") || elsewhere;
+    return { newRun: newRun || begins, from, losses: gone ? [] : losses };
+  }
+  if (!newRun) return { newRun, from, losses: addPoints(losses, added) };
+  const goesOn = losses.length > 0 && added[0][0] === last + 1;
+  return { newRun: false, from: goesOn ? last : 0, losses: addPoints(goesOn ? losses : [], added) };
+}
+
+/**
+ * The page as it shows: a run that was asked for anew has nothing of the last one.
+ * @param {Page} page
+ * @returns {Page}
+ */
+export function asShown(page) {
+  if (page.asked !== "anew") return page;
+  return { ...page, losses: [], run: { ...page.run, ...NO_STEP, step: 0, steps: 0 } };
+}
+
+/**
+ * Is there a model that this page has not saved since it last changed?
+ * @param {Page} page
+ */
+export const isUnsaved = ({ run, saved }) =>
+  run.model && run.step > 0 && run.hash !== "" && run.hash !== saved;
+
+/**
+ * Would something be lost with this page? Who follows others leaves run and model with them.
+ * @param {Page} page
+ */
+export function mayLose(page) {
+  const { run, members, id } = page;
+  const leads = run.leader === null || run.leader === id || !members.length;
+  return leads && (BUSY.includes(run.phase) || isUnsaved(page));
 }
 
 /**
@@ -266,7 +338,7 @@ export function logLine(page, { kind, step, text }) {
 function failed(page, text) {
   if (page.file.busy) return { ...page, file: { busy: false, bad: true, text } };
   const written = { ...page.written, busy: false };
-  return withNotice({ ...page, written, asked: false }, { bad: true, title: "That did not work.", text });
+  return withNotice({ ...page, written, asked: "" }, { bad: true, title: "That did not work.", text });
 }
 
 /**

@@ -9,8 +9,8 @@ const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignific
 /** @param {number} value @param {number} [digits] after the point */
 export const whole = (value, digits = 0) => value.toLocaleString("en", { maximumFractionDigits: digits });
 
-/** @param {number} value such as 554 thousand: "554K" */
-export const short = (value) => SHORT.format(value);
+/** @param {number} value such as 554 thousand: "554K"; below ten thousand in full */
+export const short = (value) => (Math.round(value) < 10_000 ? whole(value) : SHORT.format(value));
 
 /** @param {number} bytes */
 export function inBytes(bytes) {
@@ -76,6 +76,22 @@ export function statusWords(page) {
   }
 }
 
+/** @param {Pick<import("./state.js").Settings, "width" | "layers" | "heads" | "sequence">} shape */
+const shapeWords = ({ width, layers, heads, sequence }) =>
+  `width ${width}, ${many(layers, "layer")}, ${many(heads, "head")}, sequence ${sequence}`;
+
+/**
+ * What "Train on" does, and "Start anew" where its model has another shape.
+ * @param {Page} page
+ * @param {import("./state.js").Settings} chosen
+ */
+export function goOnWords({ run }, chosen) {
+  if (!run.settings) return "";
+  const [here, next] = [shapeWords(run.settings), shapeWords(chosen)];
+  const words = `Train on: ${many(chosen.steps, "more step")} of the model here (${here}), with the batch, rate and text of the settings.`;
+  return here === next ? words : `${words} Start anew: a new model (${next}).`;
+}
+
 /** @param {string} text */
 function sentence(text) {
   const start = text.charAt(0).toUpperCase() + text.slice(1);
@@ -104,7 +120,7 @@ export const shortHash = (hash) => hash.slice(0, 12);
 export function sourceWords(source) {
   if (!source) return "";
   return source === "embedded"
-    ? "Text: built-in"
+    ? "Text: built-in text"
     : source === "fineweb-edu"
       ? "Text: FineWeb-Edu"
       : `Text: ${source}`;
@@ -130,16 +146,20 @@ const KINDS = [
 ];
 
 const PLANTS = [
-  ...["Aster", "Clover", "Fern", "Heather", "Iris", "Ivy", "Lily", "Linden"],
-  ...["Maple", "Moss", "Olive", "Poppy", "Reed", "Sage", "Tulip", "Willow"],
+  ...["Alder", "Aster", "Basil", "Birch", "Clover", "Daisy", "Fern", "Hazel"],
+  ...["Heather", "Holly", "Iris", "Ivy", "Jasmine", "Juniper", "Larch", "Lily"],
+  ...["Linden", "Lotus", "Lupin", "Maple", "Mint", "Moss", "Olive", "Pansy"],
+  ...["Poppy", "Reed", "Rowan", "Sage", "Thyme", "Tulip", "Violet", "Willow"],
 ];
 
 /**
- * A first name for a device: like ones stay apart by a word.
+ * A first name for a device. Like ones stay apart by a plant and a number of two digits: of eight devices, two have
+ * the same in one case of a hundred.
  * @param {string} userAgent
- * @param {number} random
+ * @param {number} random 0 … 2^32 − 1
  */
 export function firstName(userAgent, random) {
   const kind = KINDS.find(([pattern]) => pattern.test(userAgent))?.[1] ?? "Device";
-  return `${PLANTS[random % PLANTS.length]} · ${kind}`;
+  const number = 10 + (Math.floor(random / PLANTS.length) % 90);
+  return `${PLANTS[random % PLANTS.length]} ${number} · ${kind}`;
 }
