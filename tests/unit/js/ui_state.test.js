@@ -105,7 +105,16 @@ test("points of a step that is issued again replace the old ones", () => {
 const state = (changes) => ({
   type: "state",
   state: {
-    ...{ phase: "running", reason: "", settings: null, step: 1, steps: 300, loss: 9, losses: [[1, 9]] },
+    ...{
+      id: "1",
+      phase: "running",
+      reason: "",
+      settings: null,
+      step: 1,
+      steps: 300,
+      loss: 9,
+      losses: [[1, 9]],
+    },
     ...{ tokensPerS: 0, stepMs: 0, hash: "ab", leader: BEA, source: "", parameters: 0, devices: [] },
     ...{ model: true, ...changes },
   },
@@ -123,8 +132,8 @@ test("a new run begins a new curve, also where it joins at a later step", () => 
   );
   page = fromWorker(page, state({ phase: "finished", losses: [] }));
   assert.equal(page.losses.length, 2);
-  page = fromWorker(page, state({ phase: "starting", losses: [] }));
-  page = fromWorker(page, state({ losses: [[20, 7]] }));
+  page = fromWorker(page, state({ id: "2", phase: "starting", losses: [] }));
+  page = fromWorker(page, state({ id: "2", losses: [[20, 7]] }));
   assert.deepEqual(page.losses, [[20, 7]]);
 });
 
@@ -138,8 +147,8 @@ test("a run that goes on from the model goes on with the curve", () => {
       ],
     }),
   );
-  page = fromWorker(page, state({ phase: "starting", losses: [] }));
-  page = fromWorker(page, state({ losses: [[301, 4]] }));
+  page = fromWorker(page, state({ id: "2", phase: "starting", step: 300, losses: [] }));
+  page = fromWorker(page, state({ id: "2", losses: [[301, 4]] }));
   assert.deepEqual(
     page.losses.map(([step]) => step),
     [299, 300, 301],
@@ -233,19 +242,19 @@ test("nothing of the last run is beside a new one", () => {
   assert.deepEqual([asked.losses, asked.run.loss, asked.run.tokensPerS, asked.run.steps], [[], null, 0, 0]);
   const began = worked(
     { ...done, asked: "anew" },
-    state({ phase: "starting", step: 0, hash: "", tokensPerS: 5, losses: [] }),
+    state({ id: "2", phase: "starting", step: 0, hash: "", tokensPerS: 5, losses: [] }),
   );
   assert.deepEqual([began.losses, began.run.loss, began.run.tokensPerS], [[], null, 0]);
   const other = worked(
     done,
-    state({ phase: "starting", step: 0, hash: "", losses: [] }),
-    state({ step: 0, losses: [] }),
+    state({ id: "2", phase: "starting", step: 0, hash: "", losses: [] }),
+    state({ id: "2", step: 0, losses: [] }),
   );
   assert.deepEqual([other.losses, other.run.loss], [[], null], "started elsewhere");
   const on = worked(
     { ...done, asked: "go on" },
-    state({ phase: "starting", step: 0, hash: "", losses: [] }),
-    state({ step: 300, loss: 6, losses: [] }),
+    state({ id: "2", phase: "starting", step: 0, hash: "", losses: [] }),
+    state({ id: "2", step: 300, loss: 6, losses: [] }),
   );
   assert.deepEqual([on.losses.length, on.run.loss], [300, 6]);
 });
@@ -261,9 +270,9 @@ test("after a run the others offer its settings, but what a person chose stays",
   const longer = { ...settings, steps: 700 };
   const on = worked(
     page,
-    state({ phase: "starting", step: 300, losses: [] }),
-    state({ step: 301, losses: [[301, 5]], settings: longer }),
-    over({ step: 700, settings: longer }),
+    state({ id: "2", phase: "starting", step: 300, losses: [] }),
+    state({ id: "2", step: 301, losses: [[301, 5]], settings: longer }),
+    over({ id: "2", step: 700, settings: longer }),
   );
   assert.equal(takenOver(DEFAULT_SETTINGS, on, new Set()).steps, 400);
 });

@@ -108,7 +108,7 @@ export class Membership {
     if (!session.inRun()) return;
     this.#fetchIfBehind();
     const trouble = this.trouble();
-    if (trouble === null) return this.#recover();
+    if (trouble === null) return this.going();
     this.#troubleMs ??= session.nowMs;
     const sinceMs = session.nowMs - this.#troubleMs;
     const [sayMs, endMs] = TROUBLE_MS;
@@ -120,7 +120,8 @@ export class Membership {
     if (session.stopping && session.phase === "waiting") session.end("quorum", "stopped while it waited");
   }
 
-  #recover() {
+  /** Nothing is in the way of the run. */
+  going() {
     const { session } = this;
     this.#troubleMs = null;
     if (session.hash === null || session.phase === "running") return;

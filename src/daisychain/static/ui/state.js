@@ -19,7 +19,7 @@ import {
 /** @typedef {"up" | "trouble" | "down" | "self"} LinkState */
 /** @typedef {{id: string, name: string, backend: string, place: number | null, step: number, hash: string, equal: boolean | null, tokensPerS: number, link: LinkState}} Device */
 /** @typedef {"idle" | "starting" | "running" | "waiting" | "finished" | "stopped" | "halted"} Phase */
-/** @typedef {{phase: Phase, reason: string, settings: Settings | null, step: number, steps: number, loss: number | null, tokensPerS: number, stepMs: number, hash: string, leader: string | null, source: string, parameters: number, devices: Device[], model: boolean}} Run */
+/** @typedef {{id: string, phase: Phase, reason: string, settings: Settings | null, step: number, steps: number, loss: number | null, tokensPerS: number, stepMs: number, hash: string, leader: string | null, source: string, parameters: number, devices: Device[], model: boolean}} Run */
 /** @typedef {[step: number, loss: number]} Point */
 /** @typedef {{number: number, kind: string, step: number | null, text: string}} Line */
 /** @typedef {{bad: boolean, title: string, text: string}} Notice */
@@ -53,6 +53,7 @@ export const BUSY = ["starting", "running", "waiting"];
 
 /** @type {Run} */
 const NO_RUN = {
+  id: "",
   phase: "idle",
   reason: "",
   settings: null,
@@ -264,15 +265,13 @@ const NO_STEP = { loss: null, tokensPerS: 0, stepMs: 0 };
  * @param {Run} run
  * @param {Point[]} added
  */
-function curve({ losses, newRun, from, asked }, run, added) {
+function curve({ losses, newRun, from, asked, run: before }, run, added) {
   const last = losses.at(-1)?.[0] ?? 0;
+  if (!newRun && run.id === before.id) return { newRun, from, losses: addPoints(losses, added) };
   if (!added.length) {
-    const begins = run.phase === "starting";
-    const elsewhere = newRun && run.hash !== "" && run.step !== last;
-    const gone = (begins && asked === "anew") || elsewhere;
-    return { newRun: newRun || begins, from, losses: gone ? [] : losses };
+    const elsewhere = run.hash !== "" && run.step !== last;
+    return { newRun: true, from, losses: elsewhere || asked === "anew" ? [] : losses };
   }
-  if (!newRun) return { newRun, from, losses: addPoints(losses, added) };
   const goesOn = losses.length > 0 && added[0][0] === last + 1;
   return { newRun: false, from: goesOn ? last : 0, losses: addPoints(goesOn ? losses : [], added) };
 }

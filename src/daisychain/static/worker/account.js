@@ -132,6 +132,7 @@ export class Account {
     const losses = this.#losses;
     this.#losses = [];
     return {
+      id: run ?? "",
       phase: phase === "left" || phase === "quorum" ? "stopped" : phase,
       reason,
       settings: config,
