@@ -76,7 +76,7 @@ export class VirtualGroup {
     peer.node = new TrainingNode({
       ...{ id, name: peer.name, backend },
       ...{ tokenizer: this.tokenizer, tokenizerFile: this.tokenizerFile },
-      post: (message) => (message.type === "send" ? this.#deliver(id, message) : peer.take(message)),
+      post: (message) => (message.type === "send" ? this.#deliver(id, message.messages) : peer.take(message)),
       pause: () => new Promise((resolve) => setImmediate(resolve)),
       nowMs: () => this.#nowMs++,
       random: () => {
@@ -106,9 +106,11 @@ export class VirtualGroup {
     b.node.receive({ type: "link", id: a.id, name: a.name, state });
   }
 
-  /** @param {string} from @param {{to: string, bytes: ArrayBuffer}} message */
-  #deliver(from, { to, bytes }) {
-    setImmediate(() => this.peers.get(to)?.node.receive({ type: "message", from, bytes }));
+  /** @param {string} from @param {{to: string, bytes: ArrayBuffer}[]} messages */
+  #deliver(from, messages) {
+    for (const { to, bytes } of messages) {
+      setImmediate(() => this.peers.get(to)?.node.receive({ type: "message", from, bytes }));
+    }
   }
 
   /**

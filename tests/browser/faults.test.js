@@ -89,6 +89,16 @@ test("a tab is closed: the others go on without waiting for it", options, async 
   await goOnAndStop([leader, other]);
 });
 
+test("the leader of two goes to another page: the other goes on alone", options, async () => {
+  const [leader, other] = [await room.join(), await room.join()];
+  await tell(leader, { type: "start", settings: RUN });
+  await rostered([leader, other]);
+  await reached(other, 5);
+  await leader.open("about:blank");
+  await rostered([other]);
+  await goOnAndStop([other]);
+});
+
 test("a device joins at step 20", options, async () => {
   await room.join();
   await room.join();

@@ -97,22 +97,63 @@ test("a kernel probe that differs", () => {
 
 test("a device that cannot compute", () => {
   const sim = new Simulator(2);
+  Object.assign(sim.network.weather, { drop: 0, repeat: 0 });
   const [one, two] = [sim.add(), sim.add()];
   sim.run(2000);
   sim.give(one.id, {
     type: "start",
     run: "ab".repeat(16),
-    config: CONFIG,
+    config: { ...CONFIG, steps: 1000 },
     tokens: Uint16Array.of(1),
     state: null,
   });
-  sim.run(3500);
+  sim.run(10_000);
   sim.give(two.id, { type: "fault", reason: "out of memory" });
   sim.run(20_000);
   for (const { session } of [one, two]) {
     assert.equal(session.phase, "halted");
     assert.equal(session.reason, "out of memory");
   }
+});
+
+test("a newcomer that has no room for the state drops out alone", () => {
+  const sim = new Simulator(2);
+  Object.assign(sim.network.weather, { drop: 0, repeat: 0 });
+  const [one, two] = [sim.add(), sim.add()];
+  sim.run(2000);
+  const config = { ...CONFIG, steps: 1000 };
+  sim.give(one.id, { type: "start", run: "ab".repeat(16), config, tokens: Uint16Array.of(1), state: null });
+  sim.run(3500);
+  const late = sim.add();
+  const handle = late.session.handle.bind(late.session);
+  late.session.handle = (event) =>
+    handle(event.type === "imported" ? { type: "fault", reason: "no room" } : event);
+  sim.run(30_000);
+  assert.equal(late.session.phase, "halted");
+  for (const { session } of [one, two]) {
+    assert.equal(session.phase, "running");
+    assert.deepEqual([...(session.view?.roster ?? [])].sort(), [one.id, two.id].sort());
+  }
+});
+
+test("an epoch that no honest device can have come to is refused", () => {
+  const sim = new Simulator(2);
+  Object.assign(sim.network.weather, { drop: 0, repeat: 0 });
+  const [one, two] = [sim.add(), sim.add()];
+  sim.run(2000);
+  const config = { ...CONFIG, steps: 1000 };
+  sim.give(one.id, { type: "start", run: "ab".repeat(16), config, tokens: Uint16Array.of(1), state: null });
+  sim.run(3500);
+  const { epoch, seenEpoch } = one.session;
+  two.session.send([one.id], "status", {
+    ...{ reply: false, phase: "running", leader: null, promised: 2 ** 32 - 1, links: [], backend: "" },
+  });
+  for (const action of two.session.handle({ type: "tick", nowMs: sim.agenda.nowMs })) {
+    if (action.type === "send") sim.give(action.to, { type: "message", id: two.id, bytes: action.bytes });
+  }
+  sim.run(5000);
+  assert.ok(one.session.seenEpoch < seenEpoch + 100);
+  assert.ok(one.session.epoch < epoch + 100);
 });
 
 test("a slow device that is alive stays in the roster", () => {

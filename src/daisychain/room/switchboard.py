@@ -122,4 +122,9 @@ class Switchboard:
 def is_same_site(socket: WebSocket) -> bool:
     """Whether no page of another site opened this socket; programs that are no browser name no origin."""
     origin = socket.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == socket.headers.get("host", "").lower()
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc.lower() == socket.headers.get("host", "").lower() != ""
+    except ValueError:
+        return False

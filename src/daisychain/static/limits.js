@@ -65,6 +65,12 @@ export const SIGNAL_CHARACTERS = 16 * 1024;
 export const PROTOCOL_VERSION = 1;
 export const SYNC_JSON_BYTES = 16 * 1024;
 export const SYNC_TEXT_CHARACTERS = 500;
+/** An epoch may be so far ahead of the last one seen. */
+export const EPOCH_LEAP = 1_000;
+/** The largest batch times the longest sequence. */
+export const GRADIENT_TOKENS = 32 * 128;
+/** A device that is alive but gives no gradient for so long is left out. */
+export const STEP_PATIENCE_MS = 120_000;
 /** The name of what a device computes with. */
 export const BACKEND_CHARACTERS = 20;
 /** The largest model has 3.7 million parameters. */

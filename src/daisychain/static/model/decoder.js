@@ -47,9 +47,10 @@ export class Decoder extends Inference {
    * the other. Throws NonFiniteError or BlockRangeError if training has diverged.
    * @param {Uint16Array} ids [samples · sequence]
    * @param {Uint16Array} targets
+   * @param {() => Promise<void>} [pause] awaited after every chain
    * @returns {Promise<{lossSum: number, count: number}>} loss in nats, over `count` tokens
    */
-  async gradient(ids, targets) {
+  async gradient(ids, targets, pause) {
     const { backend, count } = this;
     if (ids.length !== count || targets.length !== count) {
       throw new ConfigError(
@@ -59,7 +60,10 @@ export class Decoder extends Inference {
     backend.write(this.ids, ids);
     backend.write(this.targets, targets);
     backend.write(this.derivatives.positions, this.noPositions);
-    for (const chain of this.chains) await backend.run(chain);
+    for (const chain of this.chains) {
+      await backend.run(chain);
+      await pause?.();
+    }
     let lossSum = 0;
     for (const loss of await backend.read(this.losses)) lossSum += loss;
     return { lossSum, count };

@@ -142,11 +142,14 @@ const gradientBody = {
       schema.refuse("the body's length", bytes.length, `${GRADIENT_HEAD_BYTES} or more`);
     }
     const at = viewOf(bytes);
+    const loss = at.getFloat64(20, true);
+    if (!(loss >= 0 && loss < Number.POSITIVE_INFINITY))
+      schema.refuse("the loss", loss, "0 or more, and finite");
     return {
       ...heldBody.decode(bytes.subarray(0, 8)),
       author: hexAt(bytes, 8, 8),
       count: at.getUint32(16, true),
-      loss: at.getFloat64(20, true),
+      loss,
       probe: hexAt(bytes, 28, 32),
       tookMs: at.getUint32(60, true),
       payload: bytes.subarray(GRADIENT_HEAD_BYTES),

@@ -5,8 +5,8 @@
 
 import { NonFiniteError, ProtocolError } from "../errors.js";
 import { BLOCK_LENGTH, EXPONENT_MAX, EXPONENT_MIN } from "../limits.js";
-import { blockEdges, blockValues, quantise } from "../numerics/blocks.js";
-import { ceil } from "../numerics/numbers.js";
+import { blockEdges, blockValues, MAGNITUDE_LIMIT, quantise } from "../numerics/blocks.js";
+import { abs, ceil } from "../numerics/numbers.js";
 import { checkLength, floatsOf } from "./bytes.js";
 
 /** @typedef {"float32" | "int8"} Gradients */
@@ -78,6 +78,9 @@ export function checkPayload(payload, gradients) {
 /** @param {Float32Array} numbers */
 function checkFinite(numbers) {
   let bad = 0;
-  for (let i = 0; i < numbers.length; i++) bad += numbers[i] - numbers[i] === 0 ? 0 : 1;
-  if (bad > 0) throw new NonFiniteError(`the gradient has ${bad} numbers that are NaN or infinite.`);
+  for (let i = 0; i < numbers.length; i++) bad += abs(numbers[i]) < MAGNITUDE_LIMIT ? 0 : 1;
+  if (bad === 0) return;
+  const finite = numbers.every(Number.isFinite);
+  const what = finite ? `of a magnitude of 127.5·2^${EXPONENT_MAX} or more` : "that are NaN or infinite";
+  throw new NonFiniteError(`the gradient has ${bad} numbers ${what}.`);
 }

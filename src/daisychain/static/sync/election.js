@@ -158,7 +158,7 @@ export class Election {
   /** @param {Message} message */
   refused({ sender, promised, why }) {
     if (this.ballot === null || !this.#asked.has(sender)) return;
-    this.session.seenEpoch = max(this.session.seenEpoch, promised);
+    this.session.saw(promised);
     this.#asked.delete(sender);
     if (why === "promised" && promised > this.ballot) this.#giveUp();
   }
@@ -295,13 +295,15 @@ export class Election {
 
   /** @param {string} id */
   join(id) {
-    if (this.session.leads() && !this.session.view?.roster.includes(id)) this.joiners.add(id);
+    const { session } = this;
+    const inside = session.view?.roster.includes(id) || session.overdue.has(id);
+    if (session.leads() && !inside) this.joiners.add(id);
   }
 
   /** @param {Message} message */
   leave({ sender, step, hash, trail, held, promised }) {
     const { session } = this;
-    session.seenEpoch = max(session.seenEpoch, promised);
+    session.saw(promised);
     this.left.set(sender, { id: sender, step, hash, trail, held, links: [], promised, left: true });
     this.#promises.delete(sender);
     this.joiners.delete(sender);

@@ -1,7 +1,6 @@
 /** Messages as they come in: refused, set aside, or handed to the part that they are for. */
 
 import { DaisyError, ProtocolError } from "../errors.js";
-import { max } from "../numerics/numbers.js";
 import { decode } from "./codec.js";
 import { minority } from "./round.js";
 
@@ -30,9 +29,15 @@ export class Inbox {
       return session.report({ kind: "refused", id, reason: error.message });
     }
     if (!session.links.peers.get(id)?.up) return;
+    if (message.run === session.run && !session.saw(message.epoch)) {
+      return session.report({
+        kind: "refused",
+        id,
+        reason: `epoch ${message.epoch} is far ahead of the run's.`,
+      });
+    }
     session.links.said(message, session.nowMs);
     if (message.kind === "hello") return this.#hello(message);
-    if (message.run === session.run) session.seenEpoch = max(session.seenEpoch, message.epoch);
     this.compareHash(id);
     if (message.kind === "status") return this.#status(message);
     if (message.kind === "join") return this.#join(message);
@@ -52,7 +57,7 @@ export class Inbox {
   #status({ sender, run, reply, promised }) {
     const { session } = this;
     if (reply) session.tell([sender], false);
-    if (run === session.run) session.seenEpoch = max(session.seenEpoch, promised);
+    if (run === session.run) session.saw(promised);
     session.membership.noticed(sender);
   }
 

@@ -39,7 +39,7 @@ export class Membership {
     const { session } = this;
     session.payloadBytes = payloadBytes;
     if (expected && (expected.step !== step || expected.hash !== hash)) {
-      return session.halt("the state that came in is not the one that was sent", [session.id, expected.from]);
+      return this.fault("the state that came in is not the one that was sent");
     }
     session.round.reach(step, hash);
     session.report({ kind: "joined", step, hash });
@@ -191,12 +191,30 @@ export class Membership {
   /** This device goes for good; its last word stands in for its promises. */
   leave() {
     const { session } = this;
+    session.send([...session.links.peers.keys()], "leave", this.lastWord());
+    session.end("left", "this device has left");
+  }
+
+  /** What a device that goes says of its promises. A leader that holds its own content has not committed it. */
+  lastWord() {
+    const { session } = this;
     const { trail, promised, round, epoch } = session;
     const mine = session.leads() && round.decided === null && round.held?.origin === epoch;
-    const held = mine ? null : round.held;
-    const up = [...session.links.peers.keys()];
-    session.send(up, "leave", { trail, held, promised: promised.epoch });
-    session.end("left", "this device has left");
+    return { trail, held: mine ? null : round.held, promised: promised.epoch };
+  }
+
+  /**
+   * This device cannot do its part. With a state it stops all; one that has none yet only drops out.
+   * @param {string} reason
+   */
+  fault(reason) {
+    const { session } = this;
+    session.job = null;
+    if (!session.inRun()) return;
+    if (session.hash !== null) return session.halt(reason, [session.id]);
+    Object.assign(session, { phase: "halted", reason });
+    session.act({ type: "halted", reason, culprits: [session.id] });
+    session.tell(session.aliveIds(), false);
   }
 
   /** @param {string} reason @param {string[]} culprits */

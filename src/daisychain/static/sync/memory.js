@@ -1,5 +1,8 @@
 /** What a device knows of the run that it is in. */
 
+import { EPOCH_LEAP } from "../limits.js";
+import { max } from "../numerics/numbers.js";
+
 /** @typedef {import("./types.js").View} View */
 /** @typedef {import("./view.js").Content} Content */
 
@@ -29,6 +32,18 @@ export class Memory {
   /** @type {import("./types.js").Phase} */
   phase = "idle";
   reason = "";
+
+  /**
+   * Take note of an epoch; false for one so far ahead that no honest device can have come to it: the numbers would run
+   * out. A device that knows nothing of the run yet believes any.
+   * @param {number} epoch
+   */
+  saw(epoch) {
+    const plausible =
+      this.trail.length === 0 || epoch <= max(this.promised.epoch, this.seenEpoch) + EPOCH_LEAP;
+    if (plausible) this.seenEpoch = max(this.seenEpoch, epoch);
+    return plausible;
+  }
 }
 
 /** `expected`: what an import has to arrive at, and who sent it.

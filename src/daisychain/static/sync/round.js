@@ -1,6 +1,6 @@
 /** One step in a view: compute, exchange, hold, commit, apply, and repair what was lost. */
 
-import { RETRY_MS } from "../limits.js";
+import { GRADIENT_TOKENS, RETRY_MS, STEP_PATIENCE_MS } from "../limits.js";
 import { checkPayload } from "./compress.js";
 import { Gradients, stepsKept } from "./gradients.js";
 import { isQuorum, leftBefore } from "./view.js";
@@ -144,6 +144,7 @@ export class Round {
   #fault({ count, payload }) {
     const { payloadBytes, config } = this.session;
     if (count < 1) return "a gradient counts no tokens";
+    if (count > GRADIENT_TOKENS) return `a gradient counts ${count} tokens, more than ${GRADIENT_TOKENS}`;
     if (payload.length !== payloadBytes) return `a gradient has ${payload.length} bytes, not ${payloadBytes}`;
     try {
       checkPayload(payload, config?.gradients ?? "float32");
@@ -254,6 +255,9 @@ export class Round {
     }
     const content = this.decided ?? (session.settled() ? this.content() : null);
     if (content === null || this.computing !== null || session.job !== null) return;
+    if (session.leads() && this.decided === null && session.nowMs - this.#waitingMs >= STEP_PATIENCE_MS) {
+      for (const id of this.gradients.missing(content)) session.overdue.add(id);
+    }
     if (session.nowMs - this.#waitingMs >= RETRY_MS) this.repair(content);
   }
 

@@ -31,6 +31,8 @@ export class Session extends Memory {
   election = new Election(this);
   transfer = new Transfer(this);
   membership = new Membership(this);
+  /** Devices that kept a step waiting beyond all patience, until their link is made anew. @type {Set<string>} */
+  overdue = new Set();
   #jobs = 0;
   #draws = 0;
   #tickMs;
@@ -103,6 +105,7 @@ export class Session extends Memory {
     switch (event.type) {
       case "link_up":
         this.links.up(event.id, this.nowMs);
+        this.overdue.delete(event.id);
         this.transfer.linkChanged(event.id);
         return this.hello(event.id);
       case "link_down":
@@ -118,7 +121,7 @@ export class Session extends Memory {
       case "computed":
         return this.round.computed(event);
       case "fault":
-        return this.inRun() ? this.halt(event.reason, [this.id]) : undefined;
+        return this.membership.fault(event.reason);
       case "stop":
         return this.membership.stop();
       case "leave":
@@ -219,7 +222,13 @@ export class Session extends Memory {
     const status = this.links.status(id);
     const elsewhere = status !== null && status.run !== null && status.run !== this.run;
     const over = status !== null && ["finished", "stopped", "halted"].includes(status.phase);
-    return this.links.gone(id, this.nowMs) || this.election.left.has(id) || elsewhere || over;
+    return (
+      this.links.gone(id, this.nowMs) ||
+      this.election.left.has(id) ||
+      this.overdue.has(id) ||
+      elsewhere ||
+      over
+    );
   }
 
   /** @param {number} epoch @param {string} to */
@@ -317,9 +326,23 @@ export class Session extends Memory {
   send(to, kind, body = {}, epoch = this.epoch) {
     const up = to.filter((id) => this.links.peers.get(id)?.up);
     if (up.length === 0) return;
-    const { id: sender, run, step, hash } = this;
-    const bytes = encode({ kind, sender, run, epoch, step, hash }, body);
+    const bytes = this.#encoded(kind, body, epoch);
     for (const id of up) this.act({ type: "send", to: id, bytes });
+  }
+
+  /** @param {string} kind @param {object} body @param {number} epoch */
+  #encoded(kind, body, epoch) {
+    const { id: sender, run, step, hash } = this;
+    return encode({ kind, sender, run, epoch, step, hash }, body);
+  }
+
+  /**
+   * What `leave` would send now, and to whom. A page that is closing has no time to ask: it sends the farewell that came
+   * with the last actions it carried out, and carries out none after it.
+   */
+  farewell() {
+    const to = [...this.links.peers].filter(([, peer]) => peer.up).map(([id]) => id);
+    return { to, bytes: this.#encoded("leave", this.membership.lastWord(), this.epoch) };
   }
 
   /** What the page shows. */

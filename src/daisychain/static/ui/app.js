@@ -53,6 +53,9 @@ class App {
   #views = [];
   #drawing = false;
   #id = "";
+  #gone = false;
+  /** @type {{to: string[], bytes: Uint8Array} | null} */
+  #farewell = null;
   #ask = createAsk();
   /** What waits until the model is saved. @type {(() => void) | null} */
   #afterSave = null;
@@ -117,7 +120,7 @@ class App {
     addEventListener("beforeunload", (event) => {
       if (mayLose(this.page)) event.preventDefault();
     });
-    addEventListener("pagehide", () => this.worker.postMessage({ type: "leave" }));
+    addEventListener("pagehide", () => this.#leave());
   }
 
   /** @param {{links: string[], secure: boolean}} config */
@@ -177,12 +180,23 @@ class App {
     this.change(linkChanged(this.page, id, state, reason));
   }
 
+  /** @param {{messages: {to: string, bytes: ArrayBuffer}[], farewell: {to: string[], bytes: Uint8Array}}} sent */
+  #forward({ messages, farewell }) {
+    if (this.#gone) return;
+    for (const { to, bytes } of messages) this.mesh.send(to, new Uint8Array(bytes));
+    this.#farewell = farewell;
+  }
+
+  /** The page is closing: the last word that fits what was sent, and nothing after it. */
+  #leave() {
+    this.#gone = true;
+    const { to, bytes } = this.#farewell ?? { to: [], bytes: new Uint8Array() };
+    for (const id of to) this.mesh.send(id, bytes);
+  }
+
   /** @param {any} message */
   #worker(message) {
-    if (message.type === "send") {
-      this.mesh.send(message.to, new Uint8Array(message.bytes));
-      return;
-    }
+    if (message.type === "send") return this.#forward(message);
     if (message.type === "file") download(message.name, message.bytes, message.mime);
     const next = this.#afterSave;
     const failed = message.type === "error" && this.page.file.busy;

@@ -3,10 +3,10 @@
 import { writeSafetensors } from "../checkpoint/checkpoint.js";
 import { readCheckpoint } from "../checkpoint/validate.js";
 import { ConfigError } from "../errors.js";
-import { BATCH_SAMPLES, CONTRACT_VERSION, VOCABULARY } from "../limits.js";
+import { BATCH_SAMPLES, CONTRACT_VERSION, MAX_CHECKPOINT_STEP, VOCABULARY } from "../limits.js";
 import { Decoder } from "../model/decoder.js";
 import { sampleCount, sampleWindows } from "../model/samples.js";
-import { initialWeights } from "../model/weights.js";
+import { checkConfig, initialWeights } from "../model/weights.js";
 import { sampleIds } from "../numerics/roster.js";
 import { toHex } from "../numerics/sha256.js";
 import { compress, decompress, payloadBytes } from "../sync/compress.js";
@@ -37,10 +37,12 @@ export class Host {
   /**
    * @param {Backend} backend
    * @param {string} tokenizer SHA-256 of tokenizer.json, in hex
+   * @param {() => Promise<void>} pause lets messages in, in the middle of a long step
    */
-  constructor(backend, tokenizer) {
+  constructor(backend, tokenizer, pause) {
     this.backend = backend;
     this.tokenizer = tokenizer;
+    this.pause = pause;
   }
 
   /**
@@ -65,6 +67,7 @@ export class Host {
    * @param {Uint8Array | null} bytes
    */
   async import(settings, text, bytes) {
+    checkConfig(settings);
     checkSettings(settings);
     const checkpoint = bytes && readCheckpoint(bytes, "of this run", this.known());
     if (checkpoint && !sameShape(checkpoint.config, settings)) {
@@ -111,7 +114,7 @@ export class Host {
     const positions = Array.from({ length: batch }, (_, i) => first + i);
     const samples = sampleIds(positions, sampleCount(this.#text, sequence), seed);
     const { ids, targets } = sampleWindows(this.#text, samples, sequence);
-    const { lossSum, count } = await decoder.gradient(ids, targets);
+    const { lossSum, count } = await decoder.gradient(ids, targets, this.pause);
     const sent = compress(await decoder.readGradient(), gradients, this.#residual);
     this.#pending = { key: `${epoch}/${step}`, residual: sent.residual };
     return { payload: sent.payload, count, loss: lossSum, probe: toHex(this.backend.probe()) };
@@ -188,7 +191,13 @@ export function sameShape(a, b) {
 }
 
 /** What another device sent as a run's settings is checked like a stranger's. @param {RunSettings} settings */
-function checkSettings({ batch, rate, seed, contract }) {
+export function checkSettings({ batch, rate, seed, steps, gradients, contract }) {
+  if (!(Number.isInteger(steps) && steps >= 0 && steps <= MAX_CHECKPOINT_STEP)) {
+    throw new ConfigError(`${steps} steps must be a whole number from 0 to ${MAX_CHECKPOINT_STEP}.`);
+  }
+  if (gradients !== "float32" && gradients !== "int8") {
+    throw new ConfigError(`gradients ${gradients} are not known; use float32 or int8.`);
+  }
   if (contract !== CONTRACT_VERSION) {
     throw new ConfigError(
       `the run follows contract ${contract}, this page ${CONTRACT_VERSION}; reload the page on every device.`,

@@ -7,10 +7,11 @@ import { buildKit } from "../kit/build.js";
 import { BATCH_SAMPLES, CONTRACT_VERSION, RATE_THOUSANDTHS, STATE_EVERY_MS, VOCABULARY } from "../limits.js";
 import { EMPTY_PROMPT, generate } from "../model/generate.js";
 import { sampleCount } from "../model/samples.js";
+import { checkConfig } from "../model/weights.js";
 import { ceil } from "../numerics/numbers.js";
 import { Session } from "../sync/session.js";
 import { Account } from "./account.js";
-import { Host, shapeOf } from "./host.js";
+import { checkSettings, Host, shapeOf } from "./host.js";
 
 /** @typedef {import("../sync/types.js").SessionEvent} SessionEvent */
 /** @typedef {import("../sync/types.js").Action} Action */
@@ -39,7 +40,7 @@ export class TrainingNode {
   /** @param {Parts} parts */
   constructor(parts) {
     this.parts = parts;
-    this.host = new Host(parts.backend, parts.tokenizerFile.digest);
+    this.host = new Host(parts.backend, parts.tokenizerFile.digest, parts.pause);
     const { id, name, backend } = parts;
     this.session = new Session({ id, nowMs: parts.nowMs(), seed: parts.random(), backend: backend.name });
     this.account = new Account(id, name);
@@ -66,8 +67,7 @@ export class TrainingNode {
       case "start":
         return this.start(message.settings);
       case "stop":
-      case "leave":
-        return this.handle({ type: message.type });
+        return this.handle({ type: "stop" });
       case "generate":
         return this.#generate(message);
       case "stopGenerating":
@@ -89,9 +89,19 @@ export class TrainingNode {
     this.#state();
   }
 
-  /** @param {SessionEvent} event */
+  /**
+   * Messages go to the page all at once and with the last word that fits them: it may have to say it without us.
+   * @param {SessionEvent} event
+   */
   handle(event) {
-    for (const action of this.session.handle(event)) this.#carryOut(action);
+    const actions = this.session.handle(event);
+    for (const action of actions) if (action.type !== "send") this.#carryOut(action);
+    const messages = actions.flatMap((action) =>
+      action.type === "send" ? [{ to: action.to, bytes: action.bytes.slice().buffer }] : [],
+    );
+    if (messages.length === 0) return;
+    const transfer = messages.map(({ bytes }) => /** @type {ArrayBuffer} */ (bytes));
+    this.parts.post({ type: "send", messages, farewell: this.session.farewell() }, transfer);
   }
 
   /** @param {{id: string, name: string, state: "up" | "down" | "trouble"}} link */
@@ -105,10 +115,6 @@ export class TrainingNode {
   #carryOut(action) {
     const { parts, host } = this;
     switch (action.type) {
-      case "send": {
-        const bytes = action.bytes.slice().buffer;
-        return parts.post({ type: "send", to: action.to, bytes }, [bytes]);
-      }
       case "compute":
         this.#computing = action.job;
         return this.#work(async () => {
@@ -166,6 +172,7 @@ export class TrainingNode {
    */
   async start(settings) {
     const { host } = this;
+    this.#checkFree();
     const { source: wanted, goOn = false, steps, gradients, batch, rate, seed } = settings;
     const { tokens, source } = await this.#text(wanted, seed, goOn);
     const state = goOn ? await host.turn(() => host.export()) : null;
@@ -173,12 +180,21 @@ export class TrainingNode {
       ...shapeOf({ ...(goOn && host.decoder ? host.decoder.config : settings), vocabulary: VOCABULARY }),
       ...{ steps: steps + (goOn ? (host.decoder?.step ?? 0) : 0), gradients, batch, rate, seed, source },
     };
+    checkConfig(config);
+    checkSettings({ ...config, contract: CONTRACT_VERSION });
+    this.#checkFree();
     if (!sampleCount(tokens, config.sequence)) {
       throw new ConfigError(
         `a text of ${tokens.length} tokens is too short for a sequence of ${config.sequence}.`,
       );
     }
     this.#begin(config, tokens, state);
+  }
+
+  #checkFree() {
+    if (this.session.inRun() && this.session.phase !== "quorum") {
+      throw new ConfigError("a run is going on in this group: stop it, or wait for its end.");
+    }
   }
 
   /**
@@ -261,6 +277,7 @@ export class TrainingNode {
    * @param {string} name
    */
   #load(bytes, name) {
+    this.#checkFree();
     const checkpoint = readCheckpoint(bytes, name, this.host.known());
     const { config, step, optimizer } = checkpoint;
     const [batch, rate] = [BATCH_SAMPLES[2], RATE_THOUSANDTHS[2]];

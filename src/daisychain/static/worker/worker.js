@@ -66,10 +66,10 @@ async function open() {
   const report = (/** @type {string} */ said) =>
     post({ type: "log", kind: "kernel", step: null, text: said });
   const { backend, why } = await openBackend({ wasmBytes, report });
+  const tokenizer = new Tokenizer(JSON.parse(new TextDecoder().decode(tokenizerBytes)));
   post({ type: "ready", backend: backend.name, why });
   return {
-    backend,
-    tokenizer: new Tokenizer(JSON.parse(new TextDecoder().decode(tokenizerBytes))),
+    ...{ backend, tokenizer },
     tokenizerFile: { bytes: tokenizerBytes, digest: toHex(sha256(tokenizerBytes)) },
     ...{ post, pause },
     nowMs: () => performance.now(),
@@ -80,13 +80,17 @@ async function open() {
 }
 
 const opening = open();
-opening.catch((error) =>
-  post({ type: "error", message: error instanceof Error ? error.message : String(error) }),
-);
 /** @type {TrainingNode | null} */
 let node = null;
 /** What the page said before the node was there. @type {any[]} */
 let early = [];
+/** Why there will be none. */
+let failure = "";
+opening.catch((error) => {
+  failure = `this device cannot train: ${error instanceof Error ? error.message : error} Then reload the page.`;
+  early = [];
+  post({ type: "error", message: failure });
+});
 
 /** @param {{id: string, name: string}} setup */
 async function setUp({ id, name }) {
@@ -104,5 +108,6 @@ scope.addEventListener("message", ({ data }) => {
     if (!settingUp) setUp(data).catch(() => {});
     settingUp = true;
   } else if (node) node.receive(data);
-  else early.push(data);
+  else if (!failure) early.push(data);
+  else if (data.type !== "link" && data.type !== "message") post({ type: "error", message: failure });
 });
