@@ -100,7 +100,9 @@ test("Chromium and Firefox, and four virtual peers in Node: the same hashes", {
   await tell(room.pages[0], { type: "start", settings: { ...RUN, steps: 20 } });
   await waitFor("the second run", async () => (await heard(room.pages[0])).state.steps === 20);
   await allFinished(room.pages);
-  const [{ hashes }] = await Promise.all(room.pages.map(heard));
+  const [{ hashes, log }] = await Promise.all(room.pages.map(heard));
+  const begin = log.findLast((/** @type {any} */ { kind, step }) => kind === "step" && step === 1);
+  assert.equal(begin.text.match(/tokens/g).length, 4, `all four from the first step: ${begin.text}`);
   const query = "data?bytes=524288&seed=1&source=embedded";
   const group = new VirtualGroup(await (await fetch(room.server.url + query)).text());
   const first = await group.join();

@@ -86,12 +86,14 @@ export const EARLY_GRADIENTS = 3;
 export const REPAIR_STEPS = 8;
 export const REPAIR_BYTES = 256 * 2 ** 20;
 /** A longer time between two ticks counts as this much: who was frozen does not blame the others. */
-export const TICK_COUNTS_MS = 5_000;
+export const TICK_COUNTS_MS = 1_000;
 export const RETRY_MS = 1_000;
 /** What a broken link has for coming back before the roster goes on without it. */
 export const LINK_GRACE_MS = 5_000;
 export const SILENCE_MS = 10_000;
 export const PROMISES_WAIT_MS = 2_000;
+/** The same at the start of a run, where waiting for a busy device costs nothing. */
+export const START_WAIT_MS = 6_000;
 /** Between the tries of one candidate and the next, and of one candidate: the least, and what is drawn on top. */
 export const STAGGER_MS = 2_000;
 export const ELECTION_MS = 6_000;

@@ -1,6 +1,13 @@
 /** The change of view: a candidate collects promises, takes over what may be committed, and proposes a roster. */
 
-import { ELECTION_MS, LINK_GRACE_MS, PROMISES_WAIT_MS, STAGGER_MS, TRAIL_VIEWS } from "../limits.js";
+import {
+  ELECTION_MS,
+  LINK_GRACE_MS,
+  PROMISES_WAIT_MS,
+  STAGGER_MS,
+  START_WAIT_MS,
+  TRAIL_VIEWS,
+} from "../limits.js";
 import { max } from "../numerics/numbers.js";
 import { Edges } from "./edges.js";
 import * as views from "./view.js";
@@ -185,7 +192,8 @@ export class Election {
     if (!this.enoughPromised(open, promises) || session.job !== null || open.length >= TRAIL_VIEWS)
       return false;
     const answered = [...this.#asked].every((id) => this.#promises.has(id) || !session.alive(id));
-    if (!answered && session.nowMs - this.#sinceMs < PROMISES_WAIT_MS) return false;
+    const waitMs = session.epoch === 0 ? START_WAIT_MS : PROMISES_WAIT_MS;
+    if (!answered && session.nowMs - this.#sinceMs < waitMs) return false;
     const base = views.baseStep(promises);
     if (session.hash === null || session.step < base) return this.#catchUp(base);
     const { content, holders } = this.toAdopt(promises, open);
