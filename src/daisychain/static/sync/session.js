@@ -144,7 +144,7 @@ export class Session extends Memory {
   /** @param {string} hash */
   #applied(hash) {
     const last = this.round.applied(hash);
-    if (this.phase === "starting") this.membership.going();
+    this.membership.going();
     if (last && !this.#isDone()) this.end("stopped", `stopped after step ${this.step}`);
     this.inbox.compareAll();
   }
