@@ -10,6 +10,28 @@ import { Simulator } from "./simulator.js";
 const CONFIG = { steps: 12, gradients: /** @type {const} */ ("float32") };
 const FAULT_STEP = 4;
 
+/** A run that a device starts when links had time to form. @param {Simulator} sim @param {Device} device
+ * @param {import("../../src/daisychain/static/sync/types.js").RunConfig} config */
+function start(sim, device, config) {
+  sim.run(2000);
+  sim.give(device.id, {
+    type: "start",
+    run: "ab".repeat(16),
+    config,
+    tokens: Uint16Array.of(1),
+    state: null,
+  });
+}
+
+/** Two devices in calm weather, at a run that does not end by itself. */
+function longRun() {
+  const sim = new Simulator(2);
+  Object.assign(sim.network.weather, { drop: 0, repeat: 0 });
+  const [one, two] = [sim.add(), sim.add()];
+  start(sim, one, { ...CONFIG, steps: 1000 });
+  return { sim, one, two };
+}
+
 /** Four devices in calm weather; `spoil` makes one of them faulty. @param {(device: Device) => void} spoil
  * @param {(session: Session) => void} [mutate] */
 function run(spoil, mutate) {
@@ -18,14 +40,7 @@ function run(spoil, mutate) {
   sim.judge.state = () => {};
   const devices = [sim.add(), sim.add(), sim.add(), sim.add()];
   spoil(devices[2]);
-  sim.run(2000);
-  sim.give(devices[0].id, {
-    type: "start",
-    run: "ab".repeat(16),
-    config: CONFIG,
-    tokens: Uint16Array.of(1),
-    state: null,
-  });
+  start(sim, devices[0], CONFIG);
   sim.run(60_000);
   return { devices, halts: sim.halts };
 }
@@ -96,17 +111,7 @@ test("a kernel probe that differs", () => {
 });
 
 test("a device that cannot compute", () => {
-  const sim = new Simulator(2);
-  Object.assign(sim.network.weather, { drop: 0, repeat: 0 });
-  const [one, two] = [sim.add(), sim.add()];
-  sim.run(2000);
-  sim.give(one.id, {
-    type: "start",
-    run: "ab".repeat(16),
-    config: { ...CONFIG, steps: 1000 },
-    tokens: Uint16Array.of(1),
-    state: null,
-  });
+  const { sim, one, two } = longRun();
   sim.run(10_000);
   sim.give(two.id, { type: "fault", reason: "out of memory" });
   sim.run(20_000);
@@ -117,12 +122,7 @@ test("a device that cannot compute", () => {
 });
 
 test("a newcomer that has no room for the state drops out alone", () => {
-  const sim = new Simulator(2);
-  Object.assign(sim.network.weather, { drop: 0, repeat: 0 });
-  const [one, two] = [sim.add(), sim.add()];
-  sim.run(2000);
-  const config = { ...CONFIG, steps: 1000 };
-  sim.give(one.id, { type: "start", run: "ab".repeat(16), config, tokens: Uint16Array.of(1), state: null });
+  const { sim, one, two } = longRun();
   sim.run(3500);
   const late = sim.add();
   const handle = late.session.handle.bind(late.session);
@@ -137,12 +137,7 @@ test("a newcomer that has no room for the state drops out alone", () => {
 });
 
 test("an epoch that no honest device can have come to is refused", () => {
-  const sim = new Simulator(2);
-  Object.assign(sim.network.weather, { drop: 0, repeat: 0 });
-  const [one, two] = [sim.add(), sim.add()];
-  sim.run(2000);
-  const config = { ...CONFIG, steps: 1000 };
-  sim.give(one.id, { type: "start", run: "ab".repeat(16), config, tokens: Uint16Array.of(1), state: null });
+  const { sim, one, two } = longRun();
   sim.run(3500);
   const { epoch, seenEpoch } = one.session;
   two.session.send([one.id], "status", {
@@ -159,14 +154,7 @@ test("an epoch that no honest device can have come to is refused", () => {
 test("a slow device that is alive stays in the roster", () => {
   const sim = new Simulator(3);
   const [one, two] = [sim.add(), sim.add(200)];
-  sim.run(2000);
-  sim.give(one.id, {
-    type: "start",
-    run: "ab".repeat(16),
-    config: { ...CONFIG, steps: 3 },
-    tokens: Uint16Array.of(1),
-    state: null,
-  });
+  start(sim, one, { ...CONFIG, steps: 3 });
   sim.run(400_000, () => two.session.phase === "finished");
   assert.equal(two.session.phase, "finished");
   assert.deepEqual(one.session.view?.roster, [one.id, two.id]);
