@@ -31,3 +31,8 @@ export class ProtocolError extends DaisyError {}
 
 /** A file is no checkpoint that can be used. */
 export class CheckpointError extends DaisyError {}
+
+/** What to say of whatever was thrown. @param {unknown} error */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,5 +1,6 @@
 /** Admission by proof: a set of primitives may work once it has given the contract's bits on every try. */
 
+import { messageOf } from "../errors.js";
 import { sha256, toHex } from "../numerics/sha256.js";
 import { functionTries } from "./gateFunctions.js";
 import { productTries } from "./gateProducts.js";
@@ -23,7 +24,7 @@ export function firstFault(memory, primitives, hash) {
     try {
       run(trial);
     } catch (error) {
-      return `${name}: ${error instanceof Error ? error.message : error}`;
+      return `${name}: ${messageOf(error)}`;
     } finally {
       memory.releaseScratch();
     }

@@ -1,6 +1,6 @@
 /** Which primitives this device works with: the fastest that prove themselves. */
 
-import { ConfigError, KernelError } from "../errors.js";
+import { ConfigError, KernelError, messageOf } from "../errors.js";
 import { AUDIT_SEED } from "../limits.js";
 import { Audit } from "./audit.js";
 import { CpuBackend } from "./cpu.js";
@@ -58,6 +58,6 @@ async function openWasm(bytes) {
     const fault = firstFault(memory, primitives, hash);
     return fault ? `a kernel gave a wrong bit (${fault})` : { memory, primitives, hash };
   } catch (error) {
-    return `this browser cannot run the kernels (${error instanceof Error ? error.message : error})`;
+    return `this browser cannot run the kernels (${messageOf(error)})`;
   }
 }

@@ -1,5 +1,6 @@
 /** The kit's page: a prompt box on the model in the file. */
 
+import { messageOf } from "../errors.js";
 import { openBackend } from "../kernels/registry.js";
 import { GENERATE_TOKENS, PROMPT_MAX_CHARACTERS } from "../limits.js";
 import { fromBase64 } from "./base64.js";
@@ -67,7 +68,7 @@ function listen(model) {
         if (!wanted) break;
       }
     } catch (error) {
-      part("status").textContent = error instanceof Error ? error.message : String(error);
+      part("status").textContent = messageOf(error);
     }
     busy(false);
   });
@@ -87,7 +88,7 @@ async function main() {
     input("write").disabled = false;
     part("status").textContent = "Ready.";
   } catch (error) {
-    part("status").textContent = `This kit cannot be used: ${error instanceof Error ? error.message : error}`;
+    part("status").textContent = `This kit cannot be used: ${messageOf(error)}`;
   }
 }
 

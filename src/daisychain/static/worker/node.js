@@ -2,7 +2,7 @@
 
 import { writePt, writeSafetensors } from "../checkpoint/checkpoint.js";
 import { readCheckpoint } from "../checkpoint/validate.js";
-import { ConfigError } from "../errors.js";
+import { ConfigError, messageOf } from "../errors.js";
 import { buildKit } from "../kit/build.js";
 import { BATCH_SAMPLES, CONTRACT_VERSION, RATE_THOUSANDTHS, STATE_EVERY_MS, VOCABULARY } from "../limits.js";
 import { EMPTY_PROMPT, generate } from "../model/generate.js";
@@ -51,7 +51,7 @@ export class TrainingNode {
     try {
       await this.#answer(message);
     } catch (error) {
-      this.parts.post({ type: "error", message: error instanceof Error ? error.message : String(error) });
+      this.parts.post({ type: "error", message: messageOf(error) });
     }
   }
 
@@ -161,8 +161,7 @@ export class TrainingNode {
     });
     done.then(
       (event) => event && this.handle(event),
-      (error) =>
-        this.handle({ type: "fault", reason: error instanceof Error ? error.message : String(error) }),
+      (error) => this.handle({ type: "fault", reason: messageOf(error) }),
     );
   }
 
@@ -212,7 +211,7 @@ export class TrainingNode {
       return { tokens, source };
     } catch (error) {
       if (!goOn || !last?.length) throw error;
-      const why = error instanceof Error ? error.message : error;
+      const why = messageOf(error);
       this.#log({ kind: "text", step: null, text: `The text of the last run once more: ${why}` });
       return { tokens: last, source: String(config?.source ?? "") };
     }

@@ -1,6 +1,6 @@
 /** The worker's shell: opens the kernels and the tokenizer, then passes messages between the page and the node. */
 
-import { ConfigError } from "../errors.js";
+import { ConfigError, messageOf } from "../errors.js";
 import { openBackend } from "../kernels/registry.js";
 import { kitSources } from "../kit/build.js";
 import { FETCH_LIMIT_MS, TEXT_BYTES, TICK_MS } from "../limits.js";
@@ -87,7 +87,7 @@ let early = [];
 /** Why there will be none. */
 let failure = "";
 opening.catch((error) => {
-  failure = `this device cannot train: ${error instanceof Error ? error.message : error} Then reload the page.`;
+  failure = `this device cannot train: ${messageOf(error)} Then reload the page.`;
   early = [];
   post({ type: "error", message: failure });
 });
