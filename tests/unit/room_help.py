@@ -9,8 +9,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from daisychain.base.errors import DataError
+from daisychain.cluster.fleet.network import open_listener
 from daisychain.data.slices import Slice
-from daisychain.room.listen import RoomServer, open_listener
+from daisychain.room.listen import RoomServer
 from daisychain.room.server import RoomSettings, create_app
 
 PATIENCE_S = 20.0  # how long a test waits for what must come by itself

@@ -45,12 +45,27 @@ class DataError(DaisyError):
     """A data file is missing, empty, or unfit for the task."""
 
 
+class DataLostError(DataError):
+    """Text cannot be fetched for now; another try, later, may help."""
+
+
 class TaskError(DaisyError):
     """A task cannot be imported or breaks the Task interface."""
 
 
 class CheckpointError(DaisyError):
     """A checkpoint is cut, altered, hostile, or from something else."""
+
+
+class ReportError(DaisyError):
+    """What an agent or a dashboard sent cannot be used.
+
+    `reason` is malformed, protocol, name_taken or full.
+    """
+
+    def __init__(self, message: str, reason: str = "malformed") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class RunFolderError(DaisyError):

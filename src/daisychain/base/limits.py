@@ -42,6 +42,8 @@ LEAVE_LIMIT_S = 5.0  # the coordinator stays so long for the others' goodbye
 END_GRACE_S = 30.0  # local nodes may write a checkpoint for so long after one has failed
 RECORD_BYTES = 1_024  # a record up to here, less its length, is gathered in one operation
 MAX_RECORD_BYTES = 1 << 26
+SAMPLE_LIMIT_S = 240.0  # a node waits so long for its own samples; less than the others wait for it
+STOP_WAIT_S = 1.5  # … and so long, once a person has asked for the end
 LINK_PROBE_BYTES = 1 << 18
 LINK_PROBE_LIMIT_S = 5.0
 
@@ -58,6 +60,17 @@ SLOW_LINK_FACTOR = 3.0  # a link is to blame for a slow step only if it takes so
 
 # Status
 STATUS_EVERY_S = 0.5  # a status file is renewed at most so often
+STATUS_SILENT_S = 330.0  # a run on another machine that is silent for so long is lost; an operation has 300 s
+STATUS_FRESH_S = 10.0  # so soon after a word of it, a process of that number is the run's, whatever the clock did
+EVENT_TEXT_CHARACTERS = 2_000
+RECORD_FILE_BYTES = 1 << 20  # of config.json, nodes.json, status.json; a longer one is not read
+RECORD_LINE_BYTES = 1 << 18  # of metrics.jsonl and events.jsonl; 1,024 nodes need about 90 KB
+HISTORY_READ_BYTES = 1 << 28  # at one refresh; what is left comes at the next
+HISTORY_ROWS = 1 << 17  # held of one run; beyond, quiet stretches are thinned, and spikes stay
+HISTORY_EVENTS = 500
+HISTORY_POINTS = 600  # of a curve that is drawn
+RUNS_LISTED = 1_000
+CLOCK_DRIFT_S = 2.0  # between two readings of when a process was created
 
 # Files
 MAX_CHECKPOINT_BYTES = 1 << 36
@@ -84,6 +97,26 @@ MAX_MODEL_WIDTH = 4_096
 MAX_MODEL_LAYERS = 64
 MAX_SEQUENCE = 4_096
 MAX_GENERATED_BYTES = 1 << 20
+
+# SpikeWhale
+SPIKEWHALE_MAX_VOCABULARY = 1 << 20
+SPIKEWHALE_MAX_HEADS = 256
+SPIKEWHALE_MAX_HEAD_WIDTH = 256
+SPIKEWHALE_MAX_MLP_WIDTH = 4 * MAX_MODEL_WIDTH
+SPIKEWHALE_MAX_ENTRIES = 1 << 20  # of a hashed table
+SPIKEWHALE_MAX_STREAMS = 8
+SPIKEWHALE_MULTI_TOKEN_WEIGHT = 0.3  # of the token after next, beside the next one's 1
+ABLATION_MAX_SEEDS = 20
+SPIKEWHALE_LOGIT_ROWS = 256  # whose logits are in memory at once: 17 MB at the vocabulary's 16,512 entries
+
+# Task spikewhale
+EVALUATION_TOKENS = 1 << 14  # held-out tokens that the end of a run is measured on, at least one window
+GLIMPSE_HELD_OUT_TOKENS = 1 << 10  # … and a look on the way
+GLIMPSE_TOKENS = 40  # that a model writes on the way
+
+# What training takes (cluster/estimate.py, benchmarks/memory.py)
+TRAINER_BYTES = 600_000_000  # a node without a model: Python, torch, compiled kernels, the embedded corpus
+ESTIMATE_MARGIN = 0.5  # of what samples leave behind: an allocator keeps some of what is free
 
 # The room's model (numerics/decoder.py); the same numbers as in static/limits.js
 VOCABULARY = 16_512
@@ -141,3 +174,130 @@ SLICE_MAX_LISTING_BYTES = 1 << 20
 SLICE_MAX_REDIRECTS = 5
 SLICES_CACHED = 8
 SLICE_FOOTERS_CACHED = 8
+
+# Panel: the dashboard and the control panel
+DASHBOARD_PORT = 8_080
+PANEL_PORT = 8_899
+WATCH_EVERY_S = 1.0  # a run that somebody looks at is read so often
+WATCH_IDLE_S = 10.0  # a run that nobody has looked at for so long is not read
+WATCH_FORGET_S = 120.0  # … and is forgotten after so long
+WATCH_RUNS = 32  # looked at by all viewers together
+VIEW_EVERY_S = 0.5  # a page looks for news so often
+CHART_POINTS = 600
+PANEL_NICENESS = 10  # viewers must not take the cores from a run
+PANEL_TOKEN_CHARACTERS = (16, 200)
+PANEL_GUESSES_BURST = 10
+PANEL_GUESSES_PER_MINUTE = 6.0
+PANEL_GUESSERS = 1_000  # addresses whose wrong tokens are counted
+PANEL_BODY_BYTES = 1 << 20  # of a request that is no upload
+PANEL_FRAME_BYTES = 1 << 20  # of a message from a page
+PANEL_CONNECTIONS = 256
+PANEL_CLOSING_LIMIT_S = 3.0
+PANEL_RECONNECT_S = 10.0  # a page that lost its connection finds everything as it was for so long
+QUIET_LOOK_EVERY_S = 3.0  # whether a run is going on, for the agents
+PANEL_COOKIE_S = 30 * 86_400
+COMPARED_RUNS = 6
+RUNS_SHOWN = 200
+EVENTS_SHOWN = 60
+GLIMPSES_SHOWN = 8
+
+# Control panel: what a form may ask for, and what it starts
+NODE_LOCK_LIMIT_S = 1.0  # a lock that is only looked at is free again at once
+NODE_LOCK_BYTES = 8_192  # read of what its owner wrote
+PANEL_WIDTHS = (32, 768)
+PANEL_WIDTH_STEP = 32
+PANEL_LAYERS = (1, 16)
+PANEL_HEADS = (1, 16)
+PANEL_SEQUENCES = (32, 512)
+PANEL_SEQUENCE_STEP = 32
+PANEL_MAX_BATCH = 1_024
+PANEL_MAX_STEPS = 1_000_000
+PANEL_RATES = (1e-6, 1.0)
+PANEL_MAX_CHECKPOINT_EVERY = 10_000
+PANEL_TEXT_CHARACTERS = 200  # of a name that a data set or a table gave
+PANEL_PATH_CHARACTERS = 1_000
+JOB_FILE_BYTES = 65_536
+JOB_STOP_GRACE_S = 10.0  # a run that was asked to stop may finish its step and its checkpoint
+JOB_KILL_LIMIT_S = 5.0
+JOB_LOG_BYTES = 16_384  # of the trainer's words, from the end
+
+# Agents and what they tell the dashboard
+AGENT_PROBE_PORT = 29_570
+AGENT_REPORT_EVERY_S = 1.0
+AGENT_REPORT_LIMIT_S = 5.0  # for the dashboard's answer
+AGENT_RETRY_MAX_S = 5.0  # between tries of a dashboard that does not answer
+AGENT_REPORT_BYTES = 1 << 16  # 64 nodes need a quarter of it; the same for the answer
+AGENT_NAME_CHARACTERS = 40
+AGENT_WORDS_CHARACTERS = 400
+AGENT_SURVEY_LIMIT_S = 300.0  # the device and the kernels are proven by then
+AGENT_SILENT_AFTER_S = 3.0  # a node that nobody has heard of for so long counts as dead
+AGENT_FORGOTTEN_AFTER_S = 3_600.0
+FLEET_NODES = 64
+PROBE_EVERY_S = 2.0  # so often an agent dials each other …
+PROBES_PER_S = 8.0  # … unless they are so many that this would be exceeded
+PROBE_LIMIT_S = 2.0  # of one dial
+PROBE_PINGS = 3
+PROBE_FAILURES = 2  # dials in a row that must fail before a way counts as blocked
+PROBE_STALE_S = 15.0  # a result is believed for so long, and longer among many nodes
+PROBE_DEAD_FOR_S = 30.0  # so long a dead node is still dialled
+PROBE_BYTES = 1 << 18  # sent to measure bandwidth, in frames of PROBE_FRAME_BYTES
+PROBE_FRAME_BYTES = 1 << 14
+PROBE_BYTES_LIMIT_S = 3.0  # a slow link is judged by what it has carried by then
+PROBE_CONNECTIONS = 32  # that an agent answers at once
+PROBE_CONNECTIONS_PER_ADDRESS = 8
+BANDWIDTH_EVERY_S = 30.0  # so often a way is measured …
+BANDWIDTH_BYTES_PER_S = 1 << 16  # … unless a node would send and receive more than this for it
+BANDWIDTH_TURN_S = 10.0  # a node's turn to measure ends after so long without a result
+LINK_SLOW_MB_S = 2.0  # a link below this, 16 Mbit/s, makes a run wait
+LINK_SLOW_LATENCY_S = 0.05
+HOT_C = 90.0
+FEW_FREE_BYTES = 1 << 30
+CLOCK_OFF_S = 60.0  # a node's clock that differs by more is named
+UPLOAD_MAX_BYTES = 1 << 26  # 64 MiB a file
+UPLOADS_MAX_BYTES = 1 << 30  # all files of a folder of runs
+UPLOADS_MAX_FILES = 100
+UPLOADS_AT_ONCE = 2
+UPLOAD_LIMIT_S = 300.0
+UPLOAD_SAMPLE_BYTES = 1 << 16  # looked at to see whether a file is what it says
+UPLOAD_MAX_COLUMNS = 1_000
+UPLOAD_NAME_CHARACTERS = 80
+PANEL_COOKIE_CHARACTERS = 3_000  # a browser keeps 4,096 bytes
+SETTLE_S = 0.15  # settings that move are looked at when they have stood still for so long
+PANEL_MAX_NODES = 8  # of this machine, by a slider
+LOG_LINES_SHOWN = 20
+EXPORT_LIMIT_S = 300.0
+PREVIEW_ROWS = 4
+PREVIEW_COLUMNS = 4
+PROMPT_CHARACTERS = 2_000
+PROMPT_TOKENS = 500
+PROMPT_LIMIT_S = 120.0
+PROMPT_OUTPUT_BYTES = 65_536
+
+# Text of the hub, streamed for training (docs/DATA.md)
+HUB_WAIT_S = 10.0  # for a connection, or for the next bytes
+HUB_GRACE_S = 10.0  # an answer may start slowly for so long …
+HUB_MIN_BYTES_PER_S = float(1 << 12)  # … and comes at least this fast after it
+HUB_PATIENCE_S = 120.0  # a hub that gives nothing is asked again for so long …
+HUB_STALL_S = 200.0  # the last net: who waits for another process's download waits no longer
+HUB_RETRY_FIRST_S = 1.0  # … after this wait, twice as long each time,
+HUB_RETRY_MOST_S = 20.0  # … up to this one
+HUB_RETRY_AFTER_MOST_S = 60.0  # a longer wait that a server asks for is cut to this
+HUB_CALL_LIMIT_S = 40.0  # a search or a preview
+HUB_FOUND = 50  # data sets that a search gives at most
+HUB_PREVIEW_ROWS = 20
+HUB_PREVIEW_CHARACTERS = 400  # of a value of a preview
+HUB_NAMES_SHOWN = 20  # configs, splits or columns that a message lists
+HUB_ROWS_AT_ONCE = 256
+HUB_READ_BYTES = 1 << 22  # a parquet column is asked for in parts of this size
+STREAM_MAX_TOKENS = 1 << 30  # of a data set: 2 GiB on disk; the stream begins anew after them
+STREAM_PIECE_TOKENS = 1 << 18  # appended to the cache at once
+STREAM_BLOCK_WINDOWS = 512  # are shuffled among themselves, so training waits for no more than one block
+STREAM_AHEAD_BLOCKS = 2  # fetched before they are asked for
+STREAM_HELD_OUT_WINDOWS = 128
+STREAM_SLICE_S = 0.1  # how often a wait for text looks up
+CACHE_FREE_BYTES = 1 << 30  # a cache stops growing when the disk has less left
+MAX_CACHE_MANIFEST_BYTES = 1 << 22
+LOCAL_CACHE_BYTES = 1 << 22  # a local text from this size on is tokenised once and kept
+LOCAL_CACHE_WAIT_S = 90.0  # for another process that tokenises the same text
+CACHE_LOCK_WAIT_S = 180.0  # for another process that asks the hub the same question
+TOKENIZE_CHARACTERS = 1 << 20  # a longer document is tokenised in parts

@@ -87,7 +87,7 @@ class TextSource:
         remote = self._remote = self._remote or FineWebEdu(self._endpoint)
         meter = Meter()
         try:
-            text, place = _within(limits.SLICE_LIMIT_S, lambda: remote.read(bytes_wanted, seed, meter))
+            text, place = within(limits.SLICE_LIMIT_S, lambda: remote.read(bytes_wanted, seed, meter))
         except DataError as error:
             self._trouble = f"FineWeb-Edu: the hub ({remote.endpoint}) {error}."
             self._retry_at_s = time.monotonic() + limits.SLICE_RETRY_AFTER_S
@@ -95,7 +95,7 @@ class TextSource:
         return Slice(text, "fineweb-edu", place, meter.bytes_read)
 
 
-def _within(limit_s: float, work: Callable[[], Answer]) -> Answer:
+def within(limit_s: float, work: Callable[[], Answer]) -> Answer:
     """The answer of `work`, which runs in a thread of its own: looking up a name cannot be given a limit."""
     future: concurrent.futures.Future[Answer] = concurrent.futures.Future()
 

@@ -51,24 +51,31 @@ def cut_windows(text: bytes, sequence: int, seed: int, source: str = "the text")
 
 def read_text(path: Path | None) -> tuple[bytes, str]:
     """A file, all text files of a folder, or without a path the embedded corpus; and a line saying which."""
+    parts, note = read_documents(path)
+    return (b"\n" if path else b"\n\n").join(parts), note
+
+
+def read_documents(path: Path | None) -> tuple[list[bytes], str]:
+    """The same in pieces: one a file, one a topic of the embedded corpus."""
     if path is None:
         return _embedded()
     if stat.S_ISDIR(file_status(path).st_mode):
         return _read_folder(path)
     text = read_bytes(path, limits.MAX_TEXT_BYTES)
-    return text, f"{str(path)!r}: {len(text)} bytes of text"
+    return [text], f"{str(path)!r}: {len(text)} bytes of text"
 
 
-def _embedded() -> tuple[bytes, str]:
+def _embedded() -> tuple[list[bytes], str]:
     try:
         from pydoc_data.topics import topics
     except ImportError:
         raise DataError("this Python lacks pydoc_data, the embedded corpus; give --data PATH.") from None
-    text = "\n\n".join(topics[name] for name in sorted(topics)).encode()
-    return text, f"the embedded corpus, Python's reference topics: {len(text)} bytes of text"
+    parts = [topics[name].encode() for name in sorted(topics)]
+    size = len(b"\n\n".join(parts))
+    return parts, f"the embedded corpus, Python's reference topics: {size} bytes of text"
 
 
-def _read_folder(folder: Path) -> tuple[bytes, str]:
+def _read_folder(folder: Path) -> tuple[list[bytes], str]:
     parts: list[bytes] = []
     total = skipped = 0
     for path in _visible_files(folder):
@@ -85,9 +92,8 @@ def _read_folder(folder: Path) -> tuple[bytes, str]:
         raise DataError(
             f"{str(folder)!r} has no text files ({skipped} empty or binary ones); give another folder."
         )
-    text = b"\n".join(parts)
     left_out = f", {skipped} empty or binary ones left out" if skipped else ""
-    return text, f"{str(folder)!r}: {len(text)} bytes of text from {len(parts)} files{left_out}"
+    return parts, f"{str(folder)!r}: {total - 1} bytes of text from {len(parts)} files{left_out}"
 
 
 def _visible_files(folder: Path) -> list[Path]:

@@ -5,9 +5,10 @@ ASCII characters only: classes like `\\p{L}` follow the Unicode version of each 
 """
 
 import functools
+import hashlib
 import importlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ class Tokenizer:
         well_formed = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return np.array(self._inner.encode(well_formed).ids, np.uint16)
 
+    def byte_lengths(self) -> npt.NDArray[np.int64]:
+        """The bytes that each entry stands for: (size,); END stands for none."""
+        lengths = np.array([len(entry) for entry in self._bytes], np.int64)
+        lengths[self.end] = 0
+        return lengths
+
     def decode(self, ids: Sequence[int] | U16) -> str:
         """The text of ids; bytes that are not UTF-8 become U+FFFD. Raises ConfigError for an id out of range."""
         for id in ids:
@@ -72,6 +79,45 @@ class Tokenizer:
 def load_tokenizer() -> Tokenizer:
     """The tokenizer of the package. Raises ConfigError without the package `tokenizers`."""
     return Tokenizer(TOKENIZER_FILE.read_text(encoding="utf-8"), f"the file {TOKENIZER_FILE.name}")
+
+
+def text_pieces(ids: Iterable[int]) -> Iterator[str]:
+    """The text of ids, cut only between whole characters: a token may end within one."""
+    decode, pending = load_tokenizer().decode, list[int]()
+    for id in ids:
+        pending.append(id)
+        text = decode(pending)
+        if not text.endswith("\ufffd"):
+            yield text
+            pending.clear()
+    if pending:
+        yield decode(pending)
+
+
+def pack(documents: Iterable[str], tokenizer: Tokenizer) -> U16:
+    """Documents as one row of ids, END after each."""
+    end = np.array([tokenizer.end], np.uint16)
+    parts = [np.empty(0, np.uint16)]
+    for document in documents:
+        parts += [tokenizer.encode(part) for part in _parts(document)]
+        parts.append(end)
+    return np.concatenate(parts)
+
+
+def _parts(document: str) -> Iterator[str]:
+    """A document as it is, or cut before spaces where it would take much memory to tokenise at once."""
+    while len(document) > limits.TOKENIZE_CHARACTERS:
+        at = document.rfind(" ", 1, limits.TOKENIZE_CHARACTERS)
+        at = at if at > 0 else limits.TOKENIZE_CHARACTERS
+        yield document[:at]
+        document = document[at:]
+    yield document
+
+
+@functools.cache
+def tokenizer_digest() -> str:
+    """What tells this tokenizer from every other: SHA-256 of its file, in hex."""
+    return hashlib.sha256(TOKENIZER_FILE.read_bytes()).hexdigest()
 
 
 def train_tokenizer(texts: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ import datetime
 import ipaddress
 import os
 import secrets
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,17 +45,6 @@ class Credentials:
     authority_pem: bytes
     fingerprint: str  # SHA-256 of the authority's certificate, as devices show it
     state: str
-
-
-def user_data_folder() -> Path:
-    """Where this system keeps a user's data of a program."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library/Application Support"
-    else:
-        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
-    return base / "daisychain"
 
 
 def credentials(

@@ -1,8 +1,7 @@
-"""The server's socket, and the server on it until somebody ends it."""
+"""The room server on its socket, until somebody ends it."""
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -11,33 +10,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from daisychain.base import limits
-from daisychain.base.errors import ConfigError
-from daisychain.cluster.fleet.network import port_owner
-
-
-def open_listener(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ConfigError naming who has the port, or the address that is not this machine's."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.create_server(
-            address, family=family, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
-        )
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            owner = port_owner(port) or "another program"
-            raise ConfigError(
-                f"port {port} is in use by {owner}: end that program, or choose another --port"
-            ) from None
-        raise ConfigError(
-            f"{host} port {port} cannot be listened on ({error.strerror or error}): "
-            "--host is an address of this machine, or 0.0.0.0 for all of them"
-        ) from None
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        unsent_ms = int(limits.ROOM_UNSENT_LIMIT_S * 1_000)
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms)
-    return listener
 
 
 class RoomServer(uvicorn.Server):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from daisychain.base import limits
+from daisychain.base.throttle import Bucket, Throttle
 from daisychain.room.groups import Client
 from daisychain.room.messages import (
     Answer,
@@ -32,7 +33,6 @@ from daisychain.room.rooms import (
     Room,
     Send,
 )
-from daisychain.room.throttle import Bucket, Throttle
 
 ALONE = (
     "Your address is hidden by a proxy that the server was not told to trust, "

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from daisychain.base.throttle import Bucket
 from daisychain.room.groups import Client
-from daisychain.room.throttle import Bucket
 
 CLOSED_REFUSED = 4_000  # an error or a denial was sent before
 CLOSED_REPLACED = 4_001  # the same page came again on another socket

@@ -9,9 +9,9 @@ from starlette.responses import PlainTextResponse, Response
 from daisychain.base import limits
 from daisychain.base.errors import DaisyError
 from daisychain.base.log import say
+from daisychain.base.throttle import Throttle
 from daisychain.data.slices import SOURCES, Slice
 from daisychain.room.groups import Client
-from daisychain.room.throttle import Throttle
 
 MAX_SEED = 2**32 - 1
 Source = Callable[[int, int, str], Slice]  # bytes wanted, seed, kind of source; may block

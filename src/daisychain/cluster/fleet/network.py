@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from daisychain.base import limits
 from daisychain.base.errors import ConfigError, FleetError
 from daisychain.base.log import say
 
@@ -159,6 +160,47 @@ def _listen(address: str, port: int) -> socket.socket:
                 raise  # otherwise IPv6 is switched off on this machine
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     return socket.create_server((address, port), family=family, backlog=BACKLOG)
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """A listening socket for a page. Raises ConfigError naming who has the port, or the address that is not this
+    machine's."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.create_server(
+            address, family=family, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
+        )
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            owner = port_owner(port) or "another program"
+            raise ConfigError(
+                f"port {port} is in use by {owner}: end that program, or choose another --port"
+            ) from None
+        raise ConfigError(
+            f"{host} port {port} cannot be listened on ({error.strerror or error}): "
+            "--host is an address of this machine, or 0.0.0.0 for all of them"
+        ) from None
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        unsent_ms = int(limits.ROOM_UNSENT_LIMIT_S * 1_000)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms)
+    return listener
+
+
+def own_urls(host: str, port: int, interfaces: Interfaces | None = None) -> list[str]:
+    """Where other machines find a page that listens on `host`; nowhere if only this machine does."""
+    if is_loopback(host):
+        return []
+    known = list_interfaces() if interfaces is None else interfaces
+    everywhere = host in ("0.0.0.0", "::")
+    addresses = [a for each in known.values() for a in each] if everywhere else [host]
+    usable = [a for a in addresses if not is_loopback(a) and not a.lower().startswith("fe80")]
+    return [
+        f"http://{f'[{a}]' if ':' in a else a}:{port}"
+        for a in sorted(usable, key=lambda a: ":" in a)
+        if host != "0.0.0.0" or ":" not in a
+    ]
 
 
 def port_owner(port: int) -> str | None:
