@@ -150,6 +150,9 @@ class Planted:
             return self.inner.product(a, b, edges)
         return self.wrong(a, b, edges)
 
+    def forget(self):
+        self.inner.forget()
+
     def wrong(self, a, b, edges):
         raise NotImplementedError
 

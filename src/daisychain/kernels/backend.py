@@ -54,3 +54,6 @@ class Backend(Protocol):
 
     def relu(self, x: torch.Tensor) -> torch.Tensor:
         """float32 (rows, length) → the same, as numerics.block_relu."""
+
+    def forget(self) -> None:
+        """Let go of memory that is kept from product to product: another backend works now."""

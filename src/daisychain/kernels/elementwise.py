@@ -29,6 +29,10 @@ class Scratch(threading.local):
     def __init__(self) -> None:
         self._buffers: dict[str, torch.Tensor] = {}
 
+    def forget(self) -> None:
+        """Let this thread's memory go."""
+        self._buffers.clear()
+
     def take(self, name: str, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """An uninitialised tensor, valid until the same name is taken again."""
         buffer, count = self._buffers.get(name), math.prod(shape)
@@ -78,6 +82,9 @@ class FastBackend:
 
     def relu(self, x: torch.Tensor) -> torch.Tensor:
         return self.elementwise.relu(x, block_edges(x.shape[1]))
+
+    def forget(self) -> None:
+        self.scratch.forget()
 
 
 class PlainElementwise:

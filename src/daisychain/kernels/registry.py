@@ -27,6 +27,7 @@ Shape = tuple[int, int, int, int, int]  # rows of a, length, rows of b, axis of 
 DEFAULT_SHAPES: Mapping[Shape, int] = {(256, 256, 256, 1, 1): 1, (256, 256, 256, 0, 0): 1}
 TIMED_SHAPES = 6  # of the task's shapes, the heaviest
 TIMING_ROUNDS = 5
+COMPARED_CELLS = 1 << 20  # of a product that is proven at once: NumPy's steps take many times its memory
 LAST_RESORT = "table"
 FLOAT32 = "float32"
 
@@ -144,6 +145,9 @@ class Kernels:
     def _use(self, name: str, reason: str, quiet: bool) -> None:
         changed = self._active is None or self._active.name != name
         self._active, self.choice = self.backends[name], f"{name} ({reason})"
+        for backend in self.backends.values():
+            if backend is not self._active:
+                backend.forget()
         if changed and not quiet:
             say(f"kernel: {self.choice}")
 
@@ -179,8 +183,13 @@ class Kernels:
     def _right_at(self, name: str, a: Operand, b: Operand) -> bool:
         """Whether a backend has the contract's bits for these operands; if not, it is not admitted any more."""
         edges = _edges(a.length, None)
-        wanted = contract_product(a.rows_last().cpu().numpy(), b.rows_last().cpu().numpy(), edges)
-        if same_bits(self.backends[name].product(a, b, edges).cpu().numpy(), wanted):
+        got = self.backends[name].product(a, b, edges).cpu().numpy()
+        left, right = a.rows_last().cpu().numpy(), b.rows_last().cpu().numpy()
+        rows = max(1, COMPARED_CELLS // b.rows)
+        if all(
+            same_bits(got[i : i + rows], contract_product(left[i : i + rows], right, edges))
+            for i in range(0, a.rows, rows)
+        ):
             return True
         fault = f"wrong bits in a product of the task's own shape, {a.rows}×{a.length}×{b.rows}"
         self.verdicts[name] = Verdict(name, False, fault)
@@ -291,6 +300,31 @@ def default(device_type: str = "cpu") -> Kernels:
     return _registry(device_type)
 
 
+class Sizes(Kernels):
+    """For tensors that have sizes and no numbers (torch's device `meta`): what a step takes is seen without taking it.
+
+    `shapes` holds the products that would have been computed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(backends=[])
+        self.device = torch.device("meta")
+
+    def product(self, a: Operand, b: Operand, period: int | None = None) -> torch.Tensor:
+        check_contraction(a.length)
+        _check_operands(a, b)
+        self.shapes[(a.rows, a.length, b.rows, a.axis, b.axis)] += 1
+        return torch.empty(a.rows, b.rows, device=self.device)
+
+    def split_high_low(self, x: Operand, period: int | None = None) -> tuple[Operand, Operand]:
+        return Operand(torch.empty_like(x.data), x.axis), Operand(torch.empty_like(x.data), x.axis)
+
+    def relu(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+
 @lru_cache(maxsize=8)
 def _registry(device_type: str) -> Kernels:
+    if device_type == "meta":
+        return Sizes()
     return Kernels(forced=os.environ.get("DAISY_KERNEL") or None, device_type=device_type)

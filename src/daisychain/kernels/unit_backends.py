@@ -43,6 +43,9 @@ class UnitBackend:
         path = self._load()
         return torch.from_numpy(block_relu(x.cpu().numpy(), path.relu, path.requantise)).to(x.device)
 
+    def forget(self) -> None:
+        pass  # nothing is kept
+
     def _blocks(self, x: Operand, edges: I64) -> Blocks:
         return quantise(x.rows_last().cpu().contiguous().numpy(), edges, self._load().requantise)
 

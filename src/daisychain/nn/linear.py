@@ -68,7 +68,7 @@ class _UnitReLU(torch.autograd.Function):
         return torch.ops.aten.threshold_backward(gradients[0], y, 0.0)
 
 
-def _apply(function: type[torch.autograd.Function], *arguments: object) -> torch.Tensor:
+def apply(function: type[torch.autograd.Function], *arguments: object) -> torch.Tensor:
     return cast(torch.Tensor, function.apply(*arguments))
 
 
@@ -101,11 +101,11 @@ class VerifiedLinear(nn.Linear):
         rows = x.reshape(-1, x.shape[-1]).contiguous()
         period = x.shape[-2] if x.dim() > 2 else None
         product = _triple if self.triple else _product
-        y = _apply(_Linear, rows, self.weight, self.exact_backward, product, period)
+        y = apply(_Linear, rows, self.weight, self.exact_backward, product, period)
         if self.bias is not None:
             y = y + self.bias
         if self.relu:
-            y = _apply(_UnitReLU, y)
+            y = apply(_UnitReLU, y)
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def extra_repr(self) -> str:

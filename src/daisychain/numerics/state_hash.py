@@ -14,7 +14,9 @@ def tensor_digest(array: npt.NDArray[np.generic]) -> bytes:
     """SHA-256 over type, shape and little-endian bytes of one array."""
     little = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     head = f"{little.dtype.str}{list(little.shape)}".encode()
-    return hashlib.sha256(head + b"\0" + little.tobytes()).digest()
+    total = hashlib.sha256(head + b"\0")
+    total.update(little.reshape(-1).view(np.uint8).data)  # without a copy of the bytes
+    return total.digest()
 
 
 def state_hash(state: State, step: int) -> bytes:

@@ -2,14 +2,25 @@
 
 from daisychain.tasks.check import build_model, check_settings, check_task, evaluate, predict
 from daisychain.tasks.loader import BUILT_IN, load_task, restore_task
-from daisychain.tasks.task import Loss, SampleIds, Task, TaskOptions, loss_sum_and_count, to_device
+from daisychain.tasks.task import (
+    Glimpse,
+    Loss,
+    SampleIds,
+    Task,
+    TaskOptions,
+    Writer,
+    loss_sum_and_count,
+    to_device,
+)
 
 __all__ = [
     "BUILT_IN",
+    "Glimpse",
     "Loss",
     "SampleIds",
     "Task",
     "TaskOptions",
+    "Writer",
     "build_model",
     "check_settings",
     "check_task",

@@ -20,13 +20,20 @@ def task_name(base: str, options: TaskOptions) -> str:
     return f"{base}-float" if options.arithmetic == "float" else base
 
 
+#: Options that task spikewhale alone has a use for.
+LANGUAGE_MODEL = (
+    "preset", "heads", "without", "dataset", "dataset_config", "split", "column", "on_data_failure"
+)  # fmt: skip
+
+
 def refuse_options(task: str, options: TaskOptions, *names: str) -> None:
     """Refuse options that a task has no use for, rather than ignore them."""
     for name in names:
-        if getattr(options, name) is not None:
-            raise ConfigError(
-                f"--{name} {str(getattr(options, name))!r} means nothing to task {task}; leave it out."
-            )
+        value = getattr(options, name)
+        if value is None or value == ():
+            continue
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        raise ConfigError(f"--{name.replace('_', '-')} {text!r} means nothing to task {task}; leave it out.")
 
 
 def in_range(name: str, value: object, most: int) -> int:

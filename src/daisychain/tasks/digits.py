@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from daisychain.base.log import say
 from daisychain.data import CLASSES, PIXELS, TableSource, data_hash, load_digits, read_digits
 from daisychain.tasks.builtin import (
+    LANGUAGE_MODEL,
     PerceptronSpec,
     hidden_sizes,
     outputs,
@@ -36,7 +37,7 @@ class DigitsTask(Task):
 
     def __init__(self, options: TaskOptions) -> None:
         self.name = task_name("digits", options)
-        refuse_options(self.name, options, "data", "target", "sequence")
+        refuse_options(self.name, options, "data", "target", "sequence", *LANGUAGE_MODEL)
         self.spec = PerceptronSpec(
             (PIXELS, *hidden_sizes(options, HIDDEN), CLASSES), options.arithmetic, options.backward
         )

@@ -16,14 +16,16 @@ from daisychain.data.names import suggest
 from daisychain.tasks.attempt import attempt
 from daisychain.tasks.check import check_settings
 from daisychain.tasks.digits import DigitsTask
+from daisychain.tasks.spikewhale import SpikeWhaleTask
 from daisychain.tasks.table import TableTask
 from daisychain.tasks.task import Task, TaskOptions, shown
 from daisychain.tasks.text import TextTask
 
-CLASSES: dict[str, type[DigitsTask] | type[TableTask] | type[TextTask]] = {
+CLASSES: dict[str, type[DigitsTask] | type[TableTask] | type[TextTask] | type[SpikeWhaleTask]] = {
     "digits": DigitsTask,
     "table": TableTask,
     "text": TextTask,
+    "spikewhale": SpikeWhaleTask,
 }
 FLOAT = "-float"
 BUILT_IN = (*CLASSES, *(name + FLOAT for name in CLASSES))

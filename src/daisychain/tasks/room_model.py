@@ -17,7 +17,7 @@ import torch
 
 from daisychain.base import limits
 from daisychain.base.errors import CheckpointError, ConfigError
-from daisychain.data.tokenizer import TOKENIZER_FILE, load_tokenizer
+from daisychain.data.tokenizer import TOKENIZER_FILE, load_tokenizer, text_pieces
 from daisychain.numerics.blocks import F32
 from daisychain.numerics.decoder import (
     Decoder,
@@ -54,20 +54,7 @@ class RoomModel:
         """Text of `tokens` tokens that goes on from the prompt, piece by piece. ConfigError at once."""
         check_sampling(tokens, temperature, seed)
         ids = load_tokenizer().encode(prompt or EMPTY_PROMPT).tolist()
-        return _pieces(generate(Decoder(self.config), self.weights, ids, tokens, temperature, seed))
-
-
-def _pieces(ids: Iterator[int]) -> Iterator[str]:
-    """The text of ids, cut only between whole characters: a token may end within one."""
-    decode, pending = load_tokenizer().decode, list[int]()
-    for id in ids:
-        pending.append(id)
-        text = decode(pending)
-        if not text.endswith("\ufffd"):
-            yield text
-            pending.clear()
-    if pending:
-        yield decode(pending)
+        return text_pieces(generate(Decoder(self.config), self.weights, ids, tokens, temperature, seed))
 
 
 class _RefusedError(Exception):

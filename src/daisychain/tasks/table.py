@@ -21,6 +21,7 @@ from daisychain.data import (
     schema_from_json,
 )
 from daisychain.tasks.builtin import (
+    LANGUAGE_MODEL,
     PerceptronSpec,
     hidden_sizes,
     outputs,
@@ -45,7 +46,7 @@ class TableTask(Task):
 
     def __init__(self, options: TaskOptions) -> None:
         self.name = task_name("table", options)
-        refuse_options(self.name, options, "sequence")
+        refuse_options(self.name, options, "sequence", *LANGUAGE_MODEL)
         if options.data is None or options.target is None:
             raise ConfigError(
                 f"task {self.name} needs a CSV or Parquet file and the column to predict: --data FILE --target COLUMN."

@@ -1,10 +1,10 @@
 """What a training task is. `examples/my_task_template.py` is one to copy."""
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,23 @@ class TaskOptions:
     width: int | None = None
     layers: int | None = None
     sequence: int | None = None
+    # Of task spikewhale alone:
+    preset: str | None = None  # a size by name; width, layers, heads and sequence change it
+    heads: int | None = None
+    without: tuple[str, ...] = ()  # parts of the model to leave out
+    dataset: str | None = None  # owner/name on the Hugging Face hub
+    dataset_config: str | None = None
+    split: str | None = None
+    column: str | None = None  # with the text
+    on_data_failure: Literal["stop", "embedded"] | None = None  # what a hub that fails leads to
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """How a model does on the way: figures by name, and a short text that it wrote, if it writes."""
+
+    metrics: Mapping[str, float]
+    text: str = ""
 
 
 class Task:
@@ -46,6 +63,8 @@ class Task:
     batch_samples: int = 32  # likewise
     usage: str = "predict {model} ROWS.csv"  # the command that a finished model is for
     notes: Sequence[str] = ()  # what was decided about the data, a line each; said by `load_task`
+    #: Samples are fetched as they come: ids are used in rising order, without end, and `sample` may wait for them.
+    streamed: bool = False
 
     def build_model(self) -> torch.nn.Module:
         """A new model with seeded weights. Rank 0's weights are sent to all."""
@@ -66,6 +85,13 @@ class Task:
         """Metrics on held-out data, by name; called without gradients, in eval mode."""
         return {}
 
+    def glimpse(self, model: torch.nn.Module) -> Glimpse | None:
+        """A quick look at a model that is being trained; None if the task has nothing to show.
+
+        Called on the first node at each checkpoint: without gradients, in eval mode, and within a second or so.
+        """
+        return None
+
     def predict(self, model: torch.nn.Module, table: Any) -> list[dict[str, str | float | int]]:
         """An answer for each row of a table: the path of a CSV or Parquet file, or a pyarrow.Table."""
         raise TaskError(f"task {self.name!r} has no predictions; give it a method `predict(model, table)`.")
@@ -81,6 +107,16 @@ class Task:
     def restore(cls, description: Mapping[str, Any]) -> "Task":
         """The task of a checkpoint; able to build the model and to infer, not to sample."""
         return cls()
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """A task whose models write text."""
+
+    def generate(
+        self, model: torch.nn.Module, prompt: bytes | str, tokens: int, temperature: float, seed: int
+    ) -> Iterator[bytes]:
+        """What goes on from the prompt, piece by piece. Raises ConfigError for bad arguments at once."""
 
 
 def to_device(batch: Any, device: torch.device) -> Any:

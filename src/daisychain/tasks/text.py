@@ -20,7 +20,15 @@ from daisychain.data import (
     text_values,
 )
 from daisychain.nn import Transformer, TransformerConfig
-from daisychain.tasks.builtin import check_arithmetic, device_of, in_range, refuse_options, seeded, task_name
+from daisychain.tasks.builtin import (
+    LANGUAGE_MODEL,
+    check_arithmetic,
+    device_of,
+    in_range,
+    refuse_options,
+    seeded,
+    task_name,
+)
 from daisychain.tasks.task import Loss, SampleIds, Task, TaskOptions
 
 BYTES = 256
@@ -41,7 +49,7 @@ class TextTask(Task):
 
     def __init__(self, options: TaskOptions) -> None:
         self.name = task_name("text", options)
-        refuse_options(self.name, options, "target")
+        refuse_options(self.name, options, "target", *LANGUAGE_MODEL)
         self.config = text_config(options)
         self.seed = options.seed
         text, note = read_text(options.data)
@@ -85,16 +93,7 @@ class TextTask(Task):
 
         The same seed gives the same text on one machine. Raises ConfigError for bad arguments at once.
         """
-        if (
-            isinstance(tokens, bool)
-            or not isinstance(tokens, int)
-            or not 0 <= tokens <= limits.MAX_GENERATED_BYTES
-        ):
-            raise ConfigError(
-                f"tokens {tokens!r} must be a whole number from 0 to {limits.MAX_GENERATED_BYTES}."
-            )
-        if not (math.isfinite(temperature) and temperature >= 0):
-            raise ConfigError(f"temperature {temperature} must be 0 or a positive number.")
+        check_generation(tokens, temperature, limits.MAX_GENERATED_BYTES)
         text = prompt.encode(errors="surrogateescape") if isinstance(prompt, str) else prompt
         return self._continue(model, text or EMPTY_PROMPT, tokens, temperature, seed)
 
@@ -132,6 +131,14 @@ class TextTask(Task):
         task = cls.__new__(cls)  # without the training data
         task.config = config_from_json(description)
         return task
+
+
+def check_generation(tokens: object, temperature: float, most: int) -> None:
+    """Raises ConfigError for what no text can be generated with."""
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 <= tokens <= most:
+        raise ConfigError(f"tokens {tokens!r} must be a whole number from 0 to {most}.")
+    if not (math.isfinite(temperature) and temperature >= 0):
+        raise ConfigError(f"temperature {temperature} must be 0 or a positive number.")
 
 
 def pick(logits: torch.Tensor, temperature: float, generator: torch.Generator) -> int:
