@@ -111,7 +111,10 @@ def test_a_fault_on_one_node_stops_all_at_that_step_before_the_optimiser(
         assert len(run.states) == 7
         assert (state_of(run), run.trainer.optimizer.numbers()) == run.states[-1] == (runs[0].states[-1])
     newest = checkpoint.newest_whole(folder.checkpoints)
-    assert checkpoint.read_meta(newest).step == 6
+    assert checkpoint.read_meta(newest).step == 7  # the state before the step that failed
+    layout = {"model/" + name: kind for name, kind in runs[0].trainer.replica.layout().items()}
+    saved = checkpoint.load(newest, layout)[1]
+    assert {name: saved["model/" + name].tobytes() for name in state_of(runs[0])} == state_of(runs[0])
 
 
 def test_two_culprits_are_both_named(folder):

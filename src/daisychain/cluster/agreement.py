@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -21,12 +21,14 @@ LONGEST_SHOWN = 60  # characters of a value that is compared, and shown, as it i
 
 @dataclass(frozen=True)
 class Hello:
-    """What one node says. `lead` is what the first node of the roster decides for all."""
+    """What one node says. `lead` is what the first node of the roster decides for all, `facts` what it tells of
+    itself, to be shown and not to be compared."""
 
     rank: int
     setup: Mapping[str, Any]
     lead: Mapping[str, Any]
     fault: Fault | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def setup_of(
@@ -72,8 +74,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def exchange(fleet: Fleet, mine: Hello) -> Mapping[str, Any]:
-    """Tell and hear; returns the first node's `lead`. Raises a faulty node's error, or ConfigError, on every node."""
+def exchange(fleet: Fleet, mine: Hello) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """Tell and hear; returns the first node's `lead` and everybody's `facts`, in roster order. Raises a faulty node's
+    error, or ConfigError, on every node."""
     hellos = [_decode(data) for data in fleet.gather(json.dumps(asdict(mine)).encode())]
     for hello in hellos:
         if hello.fault:
@@ -86,7 +89,7 @@ def exchange(fleet: Fleet, mine: Hello) -> Mapping[str, Any]:
                 f"node {other.rank} has {name} {there!r}, node {first.rank} has {here!r}; "
                 "start every node of a run with the same command and the same data."
             )
-    return first.lead
+    return first.lead, [hello.facts for hello in hellos]
 
 
 def _decode(data: bytes) -> Hello:

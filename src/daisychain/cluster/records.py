@@ -9,6 +9,7 @@ from typing import Any
 from daisychain import numerics
 from daisychain.base import errors
 from daisychain.base.errors import DaisyError, FleetError, TaskError
+from daisychain.units.counts import Counts, Table
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Record:
     fault: Fault | None = None
     stop: bool = False
     buffers: tuple[int, ...] = ()  # which buffers changed, by their place in the model
-    units: Mapping[str, Mapping[str, int]] | None = None  # invocations, in the last record only
+    units: Mapping[str, Mapping[str, int]] | None = None  # its invocations so far, this step's included
+    exchange_s: float | None = None  # of its step before: from its own gradient to everybody's
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -109,6 +111,14 @@ def check_count(records: Sequence[Record]) -> int:
 def mean_loss(records: Sequence[Record]) -> float:
     """Σ loss sums over Σ counts, in roster order, float64."""
     return sum(record.loss_sum for record in records) / check_count(records)
+
+
+def merged_units(records: Sequence[Record]) -> Table:
+    """Unit invocations of all nodes together. Raises CountingError for a table that cannot be."""
+    merged = Counts()
+    for record in records:
+        merged.merge(record.units or {})
+    return merged.table()
 
 
 def encode_digests(digests: Mapping[str, str]) -> bytes:

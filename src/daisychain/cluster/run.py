@@ -18,6 +18,7 @@ from daisychain.cluster.fleet.links import measure_links
 from daisychain.cluster.fleet.settings import NodeSettings
 from daisychain.cluster.stop import stop_on_signal
 from daisychain.cluster.storage import checkpoint
+from daisychain.cluster.storage.journal import Journal
 from daisychain.cluster.storage.progress import Report
 from daisychain.cluster.storage.run_folder import RUNS, RunFolder, check_name, newest_run
 from daisychain.cluster.trainer import Trainer
@@ -53,28 +54,40 @@ class RunRequest:
 def run_node(task: Task, request: RunRequest, report: Report) -> Summary:
     """Train as one node, in the main thread; Ctrl-C asks for an end after the step. Raises DaisyError."""
     with open_folder(request) if request.leads else nullcontext() as folder:
-        resume_from = resume_point(folder) if folder and request.resume else None
-        say(f"device: {request.device}; {torch.get_num_threads()} threads")
-        try_kernels(task, request.share_samples, request.device.device)
-        with stop_on_signal() as stop, _joined(request.cluster, stop) as fleet:
-            return Trainer(
-                task,
-                request.task_name,
-                fleet,
-                request.config,
-                folder=folder,
-                runs=request.runs,
-                options={
-                    **asdict(request.options),
-                    "data": request.options.data and str(request.options.data),
-                },
-                resume_from=resume_from,
-                device=request.device.device,
-                stop=stop,
-                report=report,
-                status_file=request.status_file if request.leads else None,
-                links=measure_links(fleet),
-            ).run()
+        journal = Journal(folder.path if folder else None, request.status_file if request.leads else None)
+        with journal.failing():
+            return _run_in(folder, journal, task, request, report)
+
+
+def _run_in(
+    folder: RunFolder | None, journal: Journal, task: Task, request: RunRequest, report: Report
+) -> Summary:
+    journal.starting("trying the kernels")
+    resume_from = resume_point(folder) if folder and request.resume else None
+    say(f"device: {request.device}; {torch.get_num_threads()} threads")
+    try_kernels(task, request.share_samples, request.device.device)
+    nodes = request.cluster.world_size if request.cluster else 1
+    journal.starting(f"waiting for all {nodes} nodes" if nodes > 1 else "making the model")
+    with stop_on_signal() as stop, _joined(request.cluster, stop) as fleet:
+        return Trainer(
+            task,
+            request.task_name,
+            fleet,
+            request.config,
+            folder=folder,
+            runs=request.runs,
+            options={
+                **asdict(request.options),
+                "data": request.options.data and str(request.options.data),
+            },
+            resume_from=resume_from,
+            device=request.device.device,
+            device_reason=request.device.reason,
+            stop=stop,
+            report=report,
+            links=measure_links(fleet),
+            journal=journal,
+        ).run()
 
 
 def open_folder(request: RunRequest) -> RunFolder:

@@ -1,13 +1,17 @@
 """One node's own part of a step: its samples through the model, forward and backward."""
 
 import math
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from daisychain.base import limits
 from daisychain.base.clock import Clock
-from daisychain.base.errors import ConfigError, FleetError, NonFiniteError
+from daisychain.base.errors import ConfigError, DataLostError, FleetError, NonFiniteError, StoppedError
+from daisychain.cluster.fleet.waiting import bounded
 from daisychain.cluster.gradients import FlatGradient
 from daisychain.cluster.records import Fault
 from daisychain.cluster.replica import Replica
@@ -40,8 +44,37 @@ def slowdown(env: Mapping[str, str]) -> float:
     return factor
 
 
+def sampler(task: Task, stop: threading.Event, clock: Clock) -> Callable[[SampleIds], Any]:
+    """`task.sample`; one that may wait for a network raises StoppedError soon after `stop` is set, and DataLostError
+    at its limit."""
+    if not getattr(task, "streamed", False):
+        return task.sample
+
+    def sample(ids: SampleIds) -> Any:
+        asked_s: list[float] = []
+
+        def look_up() -> None:
+            if stop.is_set():
+                asked_s.append(clock.now_s())
+                if clock.now_s() - asked_s[0] >= limits.STOP_WAIT_S:
+                    raise StoppedError("it was asked to stop while it waited for its samples")
+
+        def late() -> DataLostError:
+            return DataLostError(f"its samples did not come within {limits.SAMPLE_LIMIT_S:g} s")
+
+        return bounded(lambda: task.sample(ids), clock, limits.SAMPLE_LIMIT_S, look_up, late)
+
+    return sample
+
+
 def compute_share(
-    task: Task, replica: Replica, gradient: FlatGradient, ids: SampleIds, clock: Clock, slowdown_factor: float
+    task: Task,
+    sample: Callable[[SampleIds], Any],
+    replica: Replica,
+    gradient: FlatGradient,
+    ids: SampleIds,
+    clock: Clock,
+    slowdown_factor: float,
 ) -> Share:
     """Put the sum of the samples' gradients into the fleet's sums.
 
@@ -53,12 +86,14 @@ def compute_share(
     gradient.begin()
     try:
         if len(ids):
-            loss, count = _loss(task, replica, ids)
+            loss, count = _loss(task, sample, replica, ids)
             replica.check_own()
             loss_sum = float(loss.detach())
             if not math.isfinite(loss_sum):
                 raise NonFiniteError(f"the loss is {loss_sum}")
             attempt(loss.backward, "the backward pass failed")
+    except StoppedError as error:  # the others have to hear of it
+        fault = Fault.of(error)
     except FleetError:
         raise
     except Exception as error:
@@ -76,6 +111,8 @@ def compute_share(
     return Share(len(ids), count, loss_sum, compute_s, fault)
 
 
-def _loss(task: Task, replica: Replica, ids: SampleIds) -> tuple[torch.Tensor, int]:
-    batch = to_device(attempt(lambda: task.sample(ids), "sample() failed"), replica.device)
+def _loss(
+    task: Task, sample: Callable[[SampleIds], Any], replica: Replica, ids: SampleIds
+) -> tuple[torch.Tensor, int]:
+    batch = to_device(attempt(lambda: sample(ids), "sample() failed"), replica.device)
     return loss_sum_and_count(attempt(lambda: task.loss(replica.model, batch), "loss() failed"), len(ids))

@@ -13,28 +13,32 @@ import torch
 
 from daisychain import kernels, numerics
 from daisychain.base.clock import Clock, SystemClock
-from daisychain.base.errors import DaisyError, FleetError, ReplicaMismatchError
-from daisychain.base.log import say, warn
-from daisychain.cluster import agreement, records
+from daisychain.base.errors import FleetError, ReplicaMismatchError
+from daisychain.base.heap import give_back_free_memory
+from daisychain.base.log import say
+from daisychain.cluster import agreement, facts, records
+from daisychain.cluster.aftermath import Ended, LastState, tell
 from daisychain.cluster.config import Summary, TrainConfig
 from daisychain.cluster.fleet import Fleet
 from daisychain.cluster.fleet.links import Link
 from daisychain.cluster.gradients import FlatGradient
+from daisychain.cluster.looks import glimpse, metrics_of
 from daisychain.cluster.plan import Planner, link_times_s
 from daisychain.cluster.records import Fault, Record
 from daisychain.cluster.replica import Array, Replica, merge_buffers
-from daisychain.cluster.share import compute_share, slowdown
+from daisychain.cluster.share import compute_share, sampler, slowdown
 from daisychain.cluster.storage.checkpoint import Meta
+from daisychain.cluster.storage.journal import Journal
 from daisychain.cluster.storage.keeper import Keeper, LeadFolder
-from daisychain.cluster.storage.progress import Recorder, Report, StepReport
+from daisychain.cluster.storage.progress import Report, StepReport, report_of, split_of
 from daisychain.cluster.storage.restore import resume
 from daisychain.cluster.storage.run_folder import RUNS, RunFolder
 from daisychain.kernels import make_optimizer
 from daisychain.numerics import Optimizer
 from daisychain.tasks.attempt import attempt
-from daisychain.tasks.check import build_model, evaluate
+from daisychain.tasks.check import build_model
 from daisychain.tasks.task import SampleIds, Task
-from daisychain.units.counts import Counts, Table, counts
+from daisychain.units.counts import counts
 
 
 class Trainer:
@@ -43,7 +47,8 @@ class Trainer:
     `folder` (first node only) is where the run is kept, `resume_from` (first node only) the checkpoint where it goes
     on from. `options` are what config.json tells beside the task and `config`. In `runs` a survivor keeps the state
     when the first node's folder is not here. `stop` asks for an end after the step. `links` as measured, in roster
-    order. `optimizer` makes one for a number of parameters.
+    order. `optimizer` makes one for a number of parameters. `journal` is where the run tells about itself, unless that
+    is `folder` and `status_file` alone.
     """
 
     def __init__(
@@ -58,43 +63,49 @@ class Trainer:
         options: Mapping[str, Any] | None = None,
         resume_from: Path | None = None,
         device: torch.device | None = None,
+        device_reason: str = "",
         stop: threading.Event | None = None,
         report: Report | None = None,
         status_file: Path | None = None,
         links: Sequence[Link] = (),
         optimizer: Callable[[str, int], Optimizer] = make_optimizer,
         clock: Clock | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.task, self.task_name, self.fleet, self.config = task, task_name, fleet, config
         self.folder, self.resume_from = folder, resume_from
         self.options = options or {}
-        self.device = device or torch.device("cpu")
+        self.device, self.device_reason = device or torch.device("cpu"), device_reason
         self.stop = stop or threading.Event()
         self.clock = clock or SystemClock()
         self.report = report
-        self.recorder = Recorder(folder, status_file, self.clock)
+        self.journal = journal or Journal(folder.path if folder else None, status_file, self.clock)
         self.links = links
         self.make_optimizer = optimizer
         self.leads = fleet.rank == fleet.roster[0]
         self.slowdown = slowdown(os.environ)
-        self.step = self.position = 0
+        self.step = self.position = self._compared_step = 0
         self.keeper = Keeper(folder, runs)
+        self._last_report: StepReport | None = None
+        self._stop_asked = False  # on any node
+        self._state_is_whole = False  # `before` and the optimiser belong to the same step
+        self.streamed = bool(getattr(task, "streamed", False))
+        self.sample = sampler(task, self.stop, self.clock)
 
     def run(self) -> Summary:
         """Train to the end. Raises a DaisyError with the last checkpoint intact: the same on every node, but where the
         first node's own disk refuses, which the others see as its loss.
 
-        When a node is lost, the first survivor saves the state before the step that failed, then raises.
+        Before that the first node that is left saves the state before the step that failed; see `aftermath`.
         """
         self._join()
+        give_back_free_memory()  # of the weights as they were built and sent
         self.before = self.replica.state()
         self._hashing = ThreadPoolExecutor(1, "state-hash")
         try:
             return self._train()
-        except ReplicaMismatchError:
-            raise
-        except FleetError as error:
-            self._save_as_survivor(error)
+        except Exception as error:
+            self._tell(error)
             raise
         finally:
             self.gradient.close()
@@ -102,7 +113,7 @@ class Trainer:
 
     def _join(self) -> None:
         setup: dict[str, Any] = {}
-        lead: dict[str, Any] = {}
+        lead: Mapping[str, Any] = {}
         fault = None
         try:
             agreement.check_subnormals()
@@ -116,12 +127,16 @@ class Trainer:
                 lead = self._lead(setup)
         except Exception as error:
             fault = Fault.of(error)
-        lead = dict(agreement.exchange(self.fleet, agreement.Hello(self.fleet.rank, setup, lead, fault)))
+        own = facts.facts_of_this_node(self.fleet.rank, self.device, self.device_reason)
+        hello = agreement.Hello(self.fleet.rank, setup, lead, fault, own)
+        lead, nodes = agreement.exchange(self.fleet, hello)
         self.setup = setup
         self.step, self.position = lead["step"], lead["position"]
         self._lead_folder = LeadFolder(**lead["folder"]) if lead["folder"] else None
         if self.folder:
-            self.folder.begin({"task": self.task_name, **self.options, **asdict(self.config)}, self.step)
+            config = {"task": self.task_name, **self.options, **asdict(self.config)}
+            self.folder.begin(config, self.step)
+            self.journal.begin(self.step, self.config.steps, facts.with_links(nodes, self.links), config)
         self._broadcast(lead["numbers"])
         self.planner = self._planner(lead["plan"])
         self.gradient = FlatGradient(self.replica, self.fleet)
@@ -146,7 +161,7 @@ class Trainer:
         arrays = self.optimizer.arrays()
         for array in arrays.values():
             self.fleet.broadcast(torch.from_numpy(array), source)
-        self.optimizer.load({name: array.copy() for name, array in arrays.items()}, dict(numbers))
+        self.optimizer.load(arrays, dict(numbers))
 
     def _planner(self, plan: Mapping[str, Any]) -> Planner:
         """Batch normalisation cannot train on one sample, so with it a share has at least two."""
@@ -168,31 +183,37 @@ class Trainer:
         self.replica.model.train()
         losses: list[float] = []
         self._first_step = self.step
-        start_s, stopped = self.clock.now_s(), False
-        while self.step < self.config.steps and not stopped:
+        self._compute_s: list[float] = []  # of every node in the step before
+        self._exchange_s: float | None = None  # of this node in the step before
+        start_s = self.clock.now_s()
+        while self.step < self.config.steps and not self._stop_asked:
             step_start_s = self.clock.now_s()
             shares = self.planner.next_shares()
             answers = self._one_step(shares)
             losses.append(records.mean_loss(answers))
-            stopped = any(record.stop for record in answers)
             now_s = self.clock.now_s()
-            self._report(answers, losses[-1], now_s - step_start_s, now_s - start_s)
+            self._report(answers, now_s - step_start_s, now_s - start_s)
             for note in self.planner.observe(shares, [record.compute_s for record in answers]):
                 if self.leads:
                     say(f"step {self.step}: {note}")
+                    self.journal.event("plan", self.step, note, shares=list(self.planner.shares))
         done_samples = len(losses) * self.config.batch_samples
         rate = done_samples / max(self.clock.now_s() - start_s, 1e-9)
-        return self._finish(losses, rate, stopped and self.step < self.config.steps)
+        return self._finish(losses, rate, self.step < self.config.steps)
 
     def _one_step(self, shares: Sequence[int]) -> list[Record]:
         place = self.fleet.roster.index(self.fleet.rank)
         first = self.position + sum(shares[:place])
         places = np.arange(first, first + shares[place], dtype=np.int64)
-        ids = numerics.sample_ids(places, self.task.sample_count, self.config.seed)
+        ids = (
+            places if self.streamed else numerics.sample_ids(places, self.task.sample_count, self.config.seed)
+        )
         self.before = self.replica.state()
+        self._state_is_whole = True
         # The weights stand still until the optimiser runs, so they are hashed while the model computes.
         state_hash = self._hashing.submit(numerics.state_hash, self.before, self.step)
         self._seed_dropout()
+        start_s = self.clock.now_s()
         try:
             answers = self._exchange(ids, state_hash)
             merged = self._merged_buffers(answers)
@@ -200,14 +221,18 @@ class Trainer:
         except BaseException:
             self.replica.load(self.before)  # the forward pass may have moved buffers
             raise
+        self._exchange_s = self.clock.now_s() - start_s - answers[place].compute_s
         self._save_if_due()
+        self._state_is_whole = False
         self._update(count, merged)
         return answers
 
     def _exchange(self, ids: SampleIds, state_hash: "Future[bytes]") -> list[Record]:
         """Compute this node's share and hear of all others'. Raises what ends the run on every node."""
         kernels.default(self.device.type).begin_step()
-        share = compute_share(self.task, self.replica, self.gradient, ids, self.clock, self.slowdown)
+        share = compute_share(
+            self.task, self.sample, self.replica, self.gradient, ids, self.clock, self.slowdown
+        )
         record = Record(
             rank=self.fleet.rank,
             step=self.step,
@@ -219,6 +244,8 @@ class Trainer:
             fault=share.fault,
             stop=self.stop.is_set(),
             buffers=self.replica.changed_buffers(self.before),
+            units=counts.table(),
+            exchange_s=self._exchange_s,
         )
         answers = records.decode_all(self.fleet.gather(record.encode()), self.step)
         self.gradient.wait()
@@ -239,6 +266,7 @@ class Trainer:
         if others:
             raise ReplicaMismatchError(self._name_mismatch(reference, others))
         self._compared_step = self.step
+        self._stop_asked |= any(record.stop for record in answers)
         records.check_faults(answers)
 
     def _name_mismatch(self, reference: int, others: Sequence[int]) -> str:
@@ -273,21 +301,15 @@ class Trainer:
         self.step += 1
         self.position += self.config.batch_samples
 
-    def _report(self, answers: Sequence[Record], loss: float, step_s: float, passed_s: float) -> None:
+    def _report(self, answers: Sequence[Record], step_s: float, passed_s: float) -> None:
         done = self.step - self._first_step
-        report = StepReport(
-            step=self.step,
-            steps=self.config.steps,
-            loss=loss,
-            samples_per_s=self.config.batch_samples / max(step_s, 1e-9),
-            node_samples_per_s=tuple(r.samples / r.compute_s if r.compute_s > 0 else 0.0 for r in answers),
-            shares=tuple(record.samples for record in answers),
-            step_s=step_s,
-            left_s=passed_s / done * (self.config.steps - self.step),
-        )
+        left_s = passed_s / done * (self.config.steps - self.step)
+        split = split_of(self.step - 1, self._compute_s, [record.exchange_s for record in answers])
+        self._compute_s = [record.compute_s for record in answers]
+        report = report_of(answers, split, self.step, self.config.steps, step_s, left_s)
         self._last_report = report
         if self.leads:
-            self.recorder(report)
+            self.journal.step(report)
         if self.report:
             self.report(report)
 
@@ -307,27 +329,29 @@ class Trainer:
         """The state before this step, which the gather has just shown to be the same on every node."""
         due = self.step % self.config.checkpoint_every_steps == 0 and self.step > self._first_step
         if due and self.leads:
-            self.keeper.save(self._meta({}), self.before, self.optimizer.arrays())
-
-    def _save_as_survivor(self, error: FleetError) -> None:
-        lost = getattr(error, "nodes", ())
-        survivors = [rank for rank in self.fleet.roster if rank not in lost]
-        if survivors[:1] == [self.fleet.rank] and self._lead_folder and self.step > self._first_step:
-            saved = self.keeper.save_as_survivor(
-                self._lead_folder,
-                self._meta({}),
-                self.before,
-                self.optimizer.arrays(),
-                asdict(self._last_report),
-            )
+            saved = self.keeper.save(self._meta({}), self.before, self.optimizer.arrays())
             if saved:
-                say(
-                    f"saved {self.keeper.saved}: the state of node {self.fleet.rank} after {self.step} steps; all "
-                    f"nodes had the same after {self._compared_step}."
-                )
+                self.journal.checkpoint(self.step, saved)
+            self._glimpse()
+
+    def _glimpse(self) -> None:
+        seen = glimpse(self.task, self.replica, self.before)
+        if seen:
+            self.journal.event("glimpse", self.step, seen.text, metrics=dict(seen.metrics))
+
+    def _tell(self, error: Exception) -> None:
+        """Have the last good state saved, and the end told, by whichever node has to."""
+        state = None
+        if self._state_is_whole and self._last_report:
+            row = asdict(self._last_report)
+            buffers = self.replica.buffers
+            state = LastState(self._meta({}), self.before, self.optimizer.arrays(), buffers, row)
+        ended = Ended(error, self.fleet.rank, self.fleet.roster, self.step, self._compared_step, state)
+        tell(ended, self.keeper, self.journal, self._lead_folder)
 
     def _finish(self, losses: Sequence[float], rate: float, stopped: bool) -> Summary:
         self.before = self.replica.state()
+        self._state_is_whole = True
         last_hash = numerics.state_hash(self.before, self.step).hex()
         record = Record(self.fleet.rank, self.step, last_hash, units=counts.table())
         answers = records.decode_all(self.fleet.gather(record.encode()), self.step)
@@ -336,12 +360,15 @@ class Trainer:
         model = None
         if self.leads:
             self.keeper.save_last(self._meta({}), self.before, self.optimizer.arrays())
+            if self.keeper.saved:
+                self.journal.checkpoint(self.step, self.keeper.saved)
             if not stopped:
                 model = self.keeper.save_model(self._meta({}), self.before)
-                metrics = self._evaluate()
+                metrics = metrics_of(self.task, self.replica, self.before)
                 self.keeper.save_model(self._meta(metrics), self.before)
+                self._glimpse()
         hashes = tuple(answer.state_hash for answer in answers)
-        return Summary(
+        summary = Summary(
             task=self.task_name,
             nodes=len(answers),
             steps=self.step,
@@ -352,29 +379,11 @@ class Trainer:
             shares=self.planner.shares,
             state_hashes=hashes,
             replica_diff=sum(h != hashes[0] for h in hashes),
-            unit_invocations=_merged_counts(answers),
+            unit_invocations=records.merged_units(answers),
             metrics=metrics,
             checkpoint=self.keeper.saved,
             model=model,
         )
-
-    def _evaluate(self) -> dict[str, float]:
-        """Metrics on held-out data, none where the task fails; a model that counts its calls is put back as it was."""
-        model = self.replica.model
-        model.eval()
-        try:
-            with torch.no_grad():
-                return evaluate(self.task, model)
-        except DaisyError as error:
-            warn(f"the model is trained and saved, but has no metrics: {error}")
-            return {}
-        finally:
-            model.train()
-            self.replica.load(self.before)
-
-
-def _merged_counts(answers: Sequence[Record]) -> Table:
-    merged = Counts()
-    for answer in answers:
-        merged.merge(answer.units or {})
-    return merged.table()
+        if self.leads:
+            self.journal.finished(summary)
+        return summary

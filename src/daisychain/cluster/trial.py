@@ -3,6 +3,7 @@
 import torch
 
 from daisychain import kernels
+from daisychain.base.heap import give_back_free_memory
 from daisychain.base.log import say
 from daisychain.kernels import Kernels
 from daisychain.tasks.check import check_task
@@ -15,6 +16,7 @@ def try_kernels(task: Task, samples: int, device: torch.device) -> None:
     registry = try_quietly(task, samples, device)
     if registry.shapes:
         registry.choose(quiet=True)
+        give_back_free_memory()
         say(f"kernel: {registry.choice}")
 
 
@@ -25,4 +27,5 @@ def try_quietly(task: Task, samples: int, device: torch.device) -> Kernels:
     registry.shapes.clear()
     with counts.paused():
         check_task(task, samples, device)
+    give_back_free_memory()  # of the model that was thrown away
     return registry

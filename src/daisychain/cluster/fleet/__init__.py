@@ -1,8 +1,11 @@
 """The nodes of a run, as the trainer sees them."""
 
-from typing import Protocol
+from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch  # what only looks at addresses need not load it
 
 FINISHED = "finished"
 

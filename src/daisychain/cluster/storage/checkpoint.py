@@ -14,6 +14,7 @@ import struct
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -112,17 +113,23 @@ def verify(path: Path) -> Meta:
     return header.meta
 
 
-def load(path: Path, layout: Layout, buffers: Collection[str] = ()) -> tuple[Meta, dict[str, Array]]:
+def load(
+    path: Path,
+    layout: Layout,
+    buffers: Collection[str] = (),
+    into: Mapping[str, Array] = MappingProxyType({}),
+) -> tuple[Meta, dict[str, Array]]:
     """Meta and the tensors of `layout` (names with their prefix), all of them or CheckpointError.
 
     Names, types and shapes are compared with `layout` before memory is taken for them; tensors of the model that
     `layout` does not have are refused, optimiser tensors that it does not ask for are skipped. Numbers have to be
-    finite, except in `buffers`, where a mask may hold infinity.
+    finite, except in `buffers`, where a mask may hold infinity. Tensors of `into` are read into its arrays, to save
+    memory; after an error what these hold is worth nothing.
     """
     with _opened(path) as file:
         header = _read_header(path, file)
         _compare(path, header, layout)
-        tensors = _read_tensors(path, file, header, layout)
+        tensors = _read_tensors(path, file, header, layout, into)
     for name, array in tensors.items():
         if name not in buffers and array.dtype.kind == "f" and not np.isfinite(array).all():
             raise CheckpointError(f"checkpoint {path} has NaN or infinity in {name}; use an earlier one.")
@@ -283,7 +290,13 @@ def _compare(path: Path, header: _Header, layout: Layout) -> None:
             )
 
 
-def _read_tensors(path: Path, file: io.BufferedReader, header: _Header, wanted: Layout) -> dict[str, Array]:
+def _read_tensors(
+    path: Path,
+    file: io.BufferedReader,
+    header: _Header,
+    wanted: Layout,
+    into: Mapping[str, Array] = MappingProxyType({}),
+) -> dict[str, Array]:
     if header.raw.count(header.checksum.encode()) != 1:
         raise CheckpointError(f"checkpoint {path} has its checksum in two places; it is altered.")
     digest = hashlib.sha256(header.raw.replace(header.checksum.encode(), _NO_CHECKSUM))
@@ -291,7 +304,9 @@ def _read_tensors(path: Path, file: io.BufferedReader, header: _Header, wanted: 
     try:
         for name, entry in header.entries.items():
             if name in wanted:
-                tensors[name] = np.empty(entry.shape, "<" + entry.numpy_type)
+                kind, given = np.dtype("<" + entry.numpy_type), into.get(name)
+                fit = given is not None and given.dtype == kind and given.flags.c_contiguous
+                tensors[name] = given if given is not None and fit else np.empty(entry.shape, kind)
                 content = tensors[name].reshape(-1).view(np.uint8).data
                 file.readinto(content)
                 digest.update(content)

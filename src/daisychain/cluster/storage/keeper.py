@@ -38,13 +38,16 @@ class Keeper:
         self._runs = runs
         self.saved: Path | None = None  # the last checkpoint
 
-    def save(self, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[str, Array]) -> None:
-        """Save on the way; a full disk costs this checkpoint and no more."""
-        if self._folder:
-            try:
-                self.saved = checkpoint.save_and_prune(self._folder.checkpoints, meta, model, optimizer)
-            except OSError as error:
-                warn(f"step {meta.step}: no checkpoint ({error.strerror}); make room. The run goes on.")
+    def save(self, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[str, Array]) -> Path | None:
+        """Save on the way; a full disk costs this checkpoint, None, and no more."""
+        if not self._folder:
+            return None
+        try:
+            self.saved = checkpoint.save_and_prune(self._folder.checkpoints, meta, model, optimizer)
+            return self.saved
+        except OSError as error:
+            warn(f"step {meta.step}: no checkpoint ({error.strerror}); make room. The run goes on.")
+            return None
 
     def save_last(self, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[str, Array]) -> None:
         """Save at the end; CheckpointError if the disk refuses."""
@@ -64,33 +67,33 @@ class Keeper:
             raise _refused("the model", self._folder.path, error) from error
         return self._folder.model
 
+    def folder_of_survivor(self, lead: LeadFolder) -> Path:
+        """Where a survivor of the first node keeps the run: in the run's own folder if that is on this machine, else
+        in a new one."""
+        if lead.is_here():
+            return Path(lead.path)
+        say(f"the run's own folder, {lead.path} on {lead.host}, is not on this machine.")
+        return self._runs / fresh_name(self._runs, f"{Path(lead.path).name}-survivor")
+
     def save_as_survivor(
         self,
-        lead: LeadFolder,
+        path: Path,
         meta: Meta,
         model: Mapping[str, Array],
         optimizer: Mapping[str, Array],
         row: Mapping[str, Any],
-    ) -> bool:
-        """Save after a node was lost, and the last step's `row` of metrics if it is missing; whether it was saved. A
-        disk that refuses is a warning."""
-        here = lead.is_here()
-        path = (
-            Path(lead.path)
-            if here
-            else self._runs / fresh_name(self._runs, f"{Path(lead.path).name}-survivor")
-        )
+    ) -> Path | None:
+        """Save in run folder `path` after a node was lost, and the last step's `row` of metrics if it is missing. A
+        disk that refuses is a warning, and None."""
         folder = path / "checkpoints"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.saved = checkpoint.save_and_prune(folder, meta, model, optimizer)
             complete_metrics(path, row)
+            return self.saved
         except OSError as error:
             warn(f"the state after {meta.step} steps could not be saved in {folder}: {error.strerror}.")
-            return False
-        if not here:
-            say(f"the run's own folder, {lead.path} on {lead.host}, is not on this machine.")
-        return True
+            return None
 
 
 def _refused(what: str, folder: Path, error: OSError) -> CheckpointError:

@@ -1,4 +1,4 @@
-"""From checkpoints back to models."""
+"""From checkpoints back to models, to go on training or to answer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,13 +6,17 @@ from typing import Any
 
 import torch
 
-from daisychain.base.errors import CheckpointError
+from daisychain import kernels
+from daisychain.base.errors import CheckpointError, ConfigError
 from daisychain.cluster.agreement import first_difference
 from daisychain.cluster.replica import Replica
 from daisychain.cluster.storage import checkpoint
 from daisychain.cluster.storage.checkpoint import MODEL, OPTIMIZER, Meta
 from daisychain.numerics import Optimizer
+from daisychain.tasks import Task, build_model, restore_task
+from daisychain.tasks.room_model import is_room_model
 
+MODEL_FILE = "model.safetensors"  # of a run's folder
 SAME = (
     "task",
     "samples",
@@ -21,6 +25,34 @@ SAME = (
     "optimizer",
     "arithmetic",
 )  # of the setup; the rest may change
+
+
+def restore_model(path: Path, allow: str | None = None) -> tuple[Meta, Task, torch.nn.Module]:
+    """The task and the model of a checkpoint, or of a run's folder, ready to answer; `allow` as in `restore_task`.
+
+    A description that asks for more than the file holds is refused before memory is taken for it. Raises
+    CheckpointError, TaskError, and ConfigError for the model of a browser room.
+    """
+    path = path / MODEL_FILE if path.is_dir() else path
+    if is_room_model(path):
+        raise ConfigError(f"{path} is a browser room's model, which writes text; use `daisychain generate`.")
+    meta = checkpoint.read_meta(path)
+    task = restore_task(meta.task, meta.description, allow)
+    if allow is None:
+        _check_size(path, task)
+    kernels.default().choose(quiet=True)
+    model = build_model(task)
+    load_model(path, model)
+    return meta, task, model.eval()
+
+
+def _check_size(path: Path, task: Task) -> None:
+    with torch.device("meta"):
+        numbers = sum(parameter.numel() for parameter in build_model(task).parameters())
+    if numbers * 4 > path.stat().st_size:
+        raise CheckpointError(
+            f"checkpoint {path} describes a model of {numbers:,} numbers, more than it holds."
+        )
 
 
 def load_model(path: Path, model: torch.nn.Module) -> Meta:
@@ -50,7 +82,8 @@ def _load(path: Path, replica: Replica, optimizer: Optimizer | None) -> Meta:
     layout = {MODEL + name: kind for name, kind in replica.layout().items()}
     arrays = optimizer.arrays() if optimizer else {}
     layout |= {OPTIMIZER + name: (array.dtype.str[1:], array.shape) for name, array in arrays.items()}
-    meta, tensors = checkpoint.load(path, layout, {MODEL + name for name in replica.buffers})
+    own = {OPTIMIZER + name: array for name, array in arrays.items()}
+    meta, tensors = checkpoint.load(path, layout, {MODEL + name for name in replica.buffers}, own)
     if optimizer:
         if set(meta.numbers) != set(optimizer.numbers()):
             raise CheckpointError(f"checkpoint {path} holds other optimiser numbers than this optimiser has.")

@@ -6,18 +6,18 @@ import os
 import re
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from daisychain.base.errors import RunFolderError
-from daisychain.base.files import PARTIAL_SUFFIX, write_atomic
+from daisychain.base.files import PARTIAL_SUFFIX, try_lock, write_atomic
 
 RUNS = Path("runs")  # unless another folder of runs is named
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
+NODES, EVENTS, STATUS = "nodes.json", "events.jsonl", "status.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEVICE_NAMES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # not usable on Windows
 
@@ -66,7 +66,7 @@ class RunFolder:
             raise RunFolderError(
                 f"run folder {path} cannot be used: {error.strerror}; use another."
             ) from error
-        if not _try_lock(self._lock):
+        if not try_lock(self._lock):
             self._lock.seek(0)
             owner = self._lock.read(200).strip() or "another process"
             self._lock.close()
@@ -137,9 +137,12 @@ class RunFolder:
         self.unlock()
         if not self._made or self.has_begun():
             return
-        silent = [log for log in self.path.glob("node-*.log") if not log.stat().st_size]
+        own = {log for log in self.path.glob("node-*.log") if not log.stat().st_size} | {self.path / "lock"}
+        said = {self.path / STATUS, self.path / EVENTS}
         with contextlib.suppress(OSError):  # a folder with something in it stays, and those above it
-            for file in [self.path / "lock", *silent]:
+            if {*self.path.iterdir()} <= own | said | {self.checkpoints}:
+                own |= said  # else they tell why the run did not begin, beside what else does
+            for file in own:
                 file.unlink(missing_ok=True)
             for folder in self._made:
                 folder.rmdir()
@@ -183,25 +186,3 @@ def newest_run(runs: Path) -> Path:
     if not checkpoints:
         raise RunFolderError(f"{runs} holds no run with a checkpoint; start one without --resume.")
     return max(checkpoints, key=lambda path: path.stat().st_mtime_ns).parent.parent
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(file: TextIO) -> bool:
-        try:
-            file.seek(1 << 20)  # beyond the owner's name, so that others can read it
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(file: TextIO) -> bool:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
