@@ -27,6 +27,13 @@ README = ROOT / "README.md"
 DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 #: Commands that only a whole checkout or another machine can run. `scripts/run` is `daisychain train --nodes 3`.
 UNRUN = {
+    "daisychain train --task spikewhale --data texts/ --name mine",
+    "daisychain train --task spikewhale --dataset roneneldan/TinyStories --name stories",
+    "daisychain train --task spikewhale --dataset HuggingFaceFW/fineweb-edu --dataset-config sample-10BT --name web",
+    "daisychain train --task spikewhale --name whale",
+    "daisychain train --task spikewhale --preset small --without engram,refinement --batch 8 --nodes 2 --name whale",
+    'daisychain generate runs/whale/model.safetensors --prompt "The " --tokens 60',
+    "daisychain panel",
     "scripts/setup",
     "scripts/run",
     "scripts/test",
@@ -35,10 +42,14 @@ UNRUN = {
     "export WORLD_SIZE=3",
     "export RANK=0",
     "daisychain train --name together",
+    "daisychain ablate --seeds 3",
     "daisychain room",
     "daisychain room --https",
     'daisychain generate daisychain-step-300.safetensors --prompt "The " --tokens 60 --seed 1',
     "daisychain room --host 127.0.0.1 --trusted-proxy 127.0.0.1",
+    "daisychain dashboard --host 0.0.0.0",
+    "daisychain dashboard",
+    "daisychain agent --dashboard http://192.168.1.20:8080 --token TOKEN",
 }
 STEPS = 6  # in place of the default, and `--steps` in proportion
 BLOCK_LIMIT_S = 100.0

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daisychain.base.errors import DataError, FleetError, NonFiniteError, TaskError
+from daisychain.base import limits
+from daisychain.base.errors import CountingError, DataError, FleetError, NonFiniteError, TaskError
 from daisychain.cluster.records import (
     Fault,
     Record,
@@ -14,8 +15,10 @@ from daisychain.cluster.records import (
     decode_all,
     first_unequal,
     mean_loss,
+    merged_units,
     outvoted,
 )
+from daisychain.units.counts import UNITS
 
 
 @given(
@@ -44,8 +47,18 @@ def test_records_come_back(rank, loss_sum, compute_s, text, buffers):
 
 
 def test_a_usual_record_fits_one_small_gather():
-    record = Record(63, 10**9, "f" * 64, 1024, 10**6, 123456.789012345, 0.123456789012, None, False)
-    assert len(record.encode()) < 512
+    units = {unit: {"sgemm-plain": 10**15, "table": 10**12} for unit in UNITS}
+    times_s = {"compute_s": 0.123456789012, "exchange_s": 0.123456789012}
+    record = Record(63, 10**9, "f" * 64, 1024, 10**6, 123456.789012345, units=units, **times_s)
+    assert len(record.encode()) < limits.RECORD_BYTES - 256  # with room for a fault in a few words
+
+
+def test_units_of_all_nodes_add_up():
+    tables = [{"relu": {"x": 1}}, None, {"relu": {"x": 2, "y": 3}}]
+    records = [Record(rank, 1, "a", units=units) for rank, units in enumerate(tables)]
+    assert merged_units(records) == {"multiply": {}, "requantise": {}, "relu": {"x": 3, "y": 3}}
+    with pytest.raises(CountingError):
+        merged_units([Record(0, 1, "a", units={"relu": {"x": -1}})])
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,13 @@ from typing import Annotated
 import torch
 import typer
 
-from daisychain import kernels
-from daisychain.base.errors import CheckpointError, ConfigError
+from daisychain.base.errors import ConfigError
 from daisychain.base.files import write_atomic
 from daisychain.base.log import say
-from daisychain.cluster.storage import checkpoint
-from daisychain.cluster.storage.checkpoint import Meta
-from daisychain.cluster.storage.restore import load_model
-from daisychain.tasks import Task, build_model, restore_task
+from daisychain.cluster.storage.restore import restore_model
+from daisychain.tasks import Writer
 from daisychain.tasks import predict as predict_by
 from daisychain.tasks.room_model import is_room_model, is_zip, read_room_model
-from daisychain.tasks.text import TextTask
 
 CheckpointFile = Annotated[
     Path,
@@ -34,31 +30,6 @@ OwnTask = Annotated[
 ]
 
 
-def restore(path: Path, allow: str | None) -> tuple[Meta, Task, torch.nn.Module]:
-    """The task and the model of a checkpoint, or of a run's folder, ready to answer."""
-    path = path / "model.safetensors" if path.is_dir() else path
-    if is_room_model(path):
-        raise ConfigError(f"{path} is a browser room's model, which writes text; use `daisychain generate`.")
-    meta = checkpoint.read_meta(path)
-    task = restore_task(meta.task, meta.description, allow)
-    if allow is None:
-        _check_size(path, task)
-    kernels.default().choose(quiet=True)
-    model = build_model(task)
-    load_model(path, model)
-    return meta, task, model.eval()
-
-
-def _check_size(path: Path, task: Task) -> None:
-    """Refuse a description whose model is larger than the file, before memory is taken for it."""
-    with torch.device("meta"):
-        numbers = sum(parameter.numel() for parameter in build_model(task).parameters())
-    if numbers * 4 > path.stat().st_size:
-        raise CheckpointError(
-            f"checkpoint {path} describes a model of {numbers:,} numbers, more than it holds."
-        )
-
-
 def predict(
     path: CheckpointFile,
     rows: Annotated[
@@ -67,7 +38,7 @@ def predict(
     task: OwnTask = None,
 ) -> None:
     """Answer each row of a table: CSV on standard output."""
-    _, made_by, model = restore(path, task)
+    _, made_by, model = restore_model(path, task)
     answers = predict_by(made_by, model, rows)
     if answers:
         writer = csv.DictWriter(sys.stdout, ["row", *answers[0]], lineterminator="\n")
@@ -78,7 +49,7 @@ def predict(
 def generate(
     path: CheckpointFile,
     prompt: Annotated[str, typer.Option(help="What the text begins with.")],
-    tokens: Annotated[int, typer.Option(help="Bytes to add; tokens, for a room's model.")] = 200,
+    tokens: Annotated[int, typer.Option(help="Tokens to add; bytes, for a model of task text.")] = 200,
     temperature: Annotated[
         float, typer.Option(help="0 takes the likeliest; 1 is as likely as trained.")
     ] = 0.8,
@@ -100,8 +71,8 @@ def _continuation(path: Path, prompt: str, tokens: int, temperature: float, seed
     if is_room_model(path) or is_zip(path):
         pieces = read_room_model(path).generate(prompt, tokens, temperature, seed)
         return (piece.encode() for piece in pieces)
-    meta, made_by, model = restore(path, None)
-    if not isinstance(made_by, TextTask):
+    meta, made_by, model = restore_model(path)
+    if not isinstance(made_by, Writer):
         raise ConfigError(
             f"{path} is a model of task {meta.task!r}, which writes no text; use `daisychain predict`."
         )
@@ -118,7 +89,7 @@ def export(
         tensors = read_room_model(path).tensors()
         state = {name: torch.from_numpy(tensor.copy()) for name, tensor in tensors.items()}
     else:
-        _, _, model = restore(path, task)
+        _, _, model = restore_model(path, task)
         state = {name: tensor.detach().contiguous().clone() for name, tensor in model.state_dict().items()}
     if to.suffix == ".safetensors":
         from safetensors.torch import save

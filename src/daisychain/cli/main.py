@@ -10,7 +10,7 @@ import typer
 
 from daisychain.base import limits
 from daisychain.base.errors import INTERRUPTED, DaisyError, FleetError
-from daisychain.cli import doctor, inference, room, tokenizer, train, units
+from daisychain.cli import ablate, agent, dashboard, doctor, inference, room, tokenizer, train, units
 
 #: The base of all usage errors, wherever this version of typer keeps it.
 _UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
@@ -27,9 +27,16 @@ for command in (
     train.train, room.room, units.verify, inference.predict, inference.generate, inference.export, doctor.doctor
 ):  # fmt: skip
     app.command()(command)
+app.command()(agent.agent)
+app.command()(ablate.ablate)
+app.command()(dashboard.dashboard)
+app.command()(dashboard.panel)
 app.add_typer(units.app, name="units")
 app.add_typer(tokenizer.app, name="tokenizer")
-COMMANDS = ("train", "room", "verify", "predict", "generate", "export", "doctor", "units", "tokenizer")
+COMMANDS = (
+    "train", "agent", "dashboard", "panel", "room", "verify", "predict", "generate", "export", "ablate", "doctor",
+    "units", "tokenizer",
+)  # fmt: skip
 
 
 def _version(wanted: bool) -> None:
@@ -89,6 +96,16 @@ def main() -> None:
 def main_train() -> None:
     """The console script `daisychain-train`: the same as `daisychain train`."""
     sys.exit(run(["train", *sys.argv[1:]]))
+
+
+def main_agent() -> None:
+    """The console script `daisychain-agent`: the same as `daisychain agent`."""
+    sys.exit(run(["agent", *sys.argv[1:]]))
+
+
+def main_dashboard() -> None:
+    """The console script `daisychain-dashboard`: the same as `daisychain dashboard`."""
+    sys.exit(run(["dashboard", *sys.argv[1:]]))
 
 
 if __name__ == "__main__":

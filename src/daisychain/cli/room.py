@@ -12,7 +12,7 @@ import typer
 from daisychain.base import limits
 from daisychain.base.errors import ConfigError
 from daisychain.base.log import say
-from daisychain.cluster.fleet.network import list_interfaces
+from daisychain.cluster.fleet.network import list_interfaces, open_listener
 
 NEEDED = ("starlette", "uvicorn", "websockets", "cryptography", "segno")
 STUN, TURN = ("stun:", "stuns:"), ("turn:", "turns:")
@@ -44,7 +44,7 @@ def room(
     from daisychain.data.slices import TextSource
     from daisychain.room.groups import own_networks, trusted_networks
     from daisychain.room.links import link, local_addresses, reachable
-    from daisychain.room.listen import RoomServer, open_listener
+    from daisychain.room.listen import RoomServer
     from daisychain.room.server import RoomSettings, create_app
 
     text = TextSource(data).text
@@ -94,7 +94,8 @@ def _ice(stun: list[str], turn: str | None, user: str | None, password: str | No
 
 
 def _certificate(folder: Path | None, addresses: list[str]) -> Any:
-    from daisychain.room.https import credentials, user_data_folder
+    from daisychain.base.files import user_data_folder
+    from daisychain.room.https import credentials
 
     now = datetime.datetime.now(datetime.timezone.utc)
     return credentials(folder or user_data_folder() / "https", addresses, socket.gethostname(), now)

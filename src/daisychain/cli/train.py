@@ -10,6 +10,7 @@ import typer
 
 from daisychain import kernels
 from daisychain.base import limits
+from daisychain.base.clock import SystemClock
 from daisychain.base.errors import ConfigError
 from daisychain.base.files import write_atomic
 from daisychain.base.log import say
@@ -19,10 +20,13 @@ from daisychain.cluster.device import choose_device
 from daisychain.cluster.fleet.launch import check_local_nodes, launch_local, train_command
 from daisychain.cluster.fleet.launched import LAUNCHED, listen_to_launcher
 from daisychain.cluster.fleet.settings import cluster_from_environment
+from daisychain.cluster.memory import check_memory
 from daisychain.cluster.run import RunRequest, open_folder, resume_point, run_node
+from daisychain.cluster.storage.node_lock import take_node_lock
 from daisychain.cluster.storage.run_folder import RUNS, check_name, newest_run, read_config
 from daisychain.cluster.trial import try_quietly
 from daisychain.tasks import Task, TaskOptions, load_task
+from daisychain.tasks.spikewhale import SpikeWhaleTask
 
 
 def _panel(name: str) -> Callable[..., Any]:
@@ -65,7 +69,9 @@ def _recall(context: typer.Context, value: bool) -> None:
         runs, name = Path(context.params["runs"]), context.params.get("name")
         recorded = read_config(runs / check_name(name) if name else newest_run(runs))
         flags = {
-            NAMES_OF_SETTINGS.get(key, key): value for key, value in recorded.items() if value is not None
+            NAMES_OF_SETTINGS.get(key, key): ",".join(map(str, value)) if isinstance(value, list) else value
+            for key, value in recorded.items()
+            if value is not None
         }
         context.default_map = {**(context.default_map or {}), **flags}
 
@@ -79,12 +85,14 @@ NAMES_OF_SETTINGS = {
 }
 
 _task, _run, _cluster = _panel("Task and model"), _panel("Run"), _panel("Cluster")
+_whale = _panel("SpikeWhale (task spikewhale)")
 
 
 def train(
     context: typer.Context,
     task: Annotated[
-        str, _task("digits, table, text, one of them with -float, or module:Class.", env="DAISY_TASK")
+        str,
+        _task("digits, table, text, spikewhale, one of them with -float, or module:Class.", env="DAISY_TASK"),
     ] = "digits",
     data: Annotated[Path | None, _task("Your own file or folder.")] = None,
     target: Annotated[str | None, _task("The column to predict (table).")] = None,
@@ -92,7 +100,19 @@ def train(
     backward: Annotated[str, _task("The gradient's products: int8 or float.")] = "int8",
     width: Annotated[int | None, _task("Width of the model.", parser=_whole)] = None,
     layers: Annotated[int | None, _task("Layers of the model.", parser=_whole)] = None,
-    sequence: Annotated[int | None, _task("Bytes a sample (text).", parser=_whole)] = None,
+    sequence: Annotated[
+        int | None, _task("Bytes a sample (text), tokens (spikewhale).", parser=_whole)
+    ] = None,
+    preset: Annotated[str | None, _whale("tiny, small, medium or published; sizes above change it.")] = None,
+    heads: Annotated[int | None, _whale("Attention heads.", parser=_whole)] = None,
+    without: Annotated[str, _whale("Parts to leave out, with commas: engram,refinement.")] = "",
+    dataset: Annotated[str | None, _whale("Text from the Hugging Face hub: owner/name.")] = None,
+    dataset_config: Annotated[str | None, _whale("Which configuration of the data set.")] = None,
+    split: Annotated[str | None, _whale("Which split of it; train unless given.")] = None,
+    column: Annotated[str | None, _whale("The column with the text; found unless given.")] = None,
+    on_data_failure: Annotated[
+        str | None, _whale("When the hub fails: stop, or go on with the embedded corpus: embedded.")
+    ] = None,
     nodes: Annotated[int, _run("Nodes on this machine.", parser=_whole)] = 1,
     steps: Annotated[int, _run("Steps in all.", env="DAISY_STEPS", parser=_whole)] = limits.DEFAULT_STEPS,
     batch: Annotated[
@@ -118,6 +138,10 @@ def train(
     ] = None,
     save: Annotated[Path | None, _run("Where to put the final model too.", env="DAISY_SAVE")] = None,
     as_json: Annotated[bool, _run("End with one JSON object on standard output.", "--json")] = False,
+    node_lock: Annotated[
+        Path | None,
+        typer.Option("--node-lock", hidden=True, help="Held while this trains: one run a machine."),
+    ] = None,
     master_addr: Annotated[str | None, _cluster("Address of rank 0 (MASTER_ADDR).")] = None,
     master_port: Annotated[
         int | None, _cluster("Its port, 29560 unless given (MASTER_PORT).", parser=_whole)
@@ -138,9 +162,31 @@ def train(
         interface=interface,
         address=address,
     )
+    if node_lock is not None:
+        rank = cluster.rank if cluster and os.environ.get(LAUNCHED) == "1" else None
+        context.with_resource(
+            take_node_lock(node_lock, name or task, runs / (name or ""), SystemClock(), rank)
+        )
     if save and (save.is_dir() or not save.absolute().parent.is_dir()):
         raise ConfigError(f"--save {save} is a folder or lies in none; give the path of a file.")
-    options = TaskOptions(data, target, seed, arithmetic, backward, width, layers, sequence)  # type: ignore[arg-type]
+    options = TaskOptions(
+        data,
+        target,
+        seed,
+        arithmetic,  # type: ignore[arg-type]
+        backward,  # type: ignore[arg-type]
+        width,
+        layers,
+        sequence,
+        preset=preset,
+        heads=heads,
+        without=tuple(part.strip() for part in without.split(",") if part.strip()),
+        dataset=dataset,
+        dataset_config=dataset_config,
+        split=split,
+        column=column,
+        on_data_failure=on_data_failure,  # type: ignore[arg-type]
+    )
     loaded = load_task(task, options, quiet=os.environ.get(LAUNCHED) == "1")
     config = TrainConfig(
         steps=steps,
@@ -156,6 +202,9 @@ def train(
     request = RunRequest(
         task, options, config, choose_device(device), cluster, runs, name, resume, status_file
     )
+    if isinstance(loaded, SpikeWhaleTask) and os.environ.get(LAUNCHED) != "1":
+        in_all, here = (nodes, nodes) if cluster is None else (cluster.world_size, 1)
+        check_memory(loaded.config, config.batch_samples, in_all, here, request.device.device)
     if cluster is None and nodes != 1:
         raise typer.Exit(_launch(nodes, context.obj[1:], loaded, request))
     with show.Progress(config, quiet=not request.leads) as progress:

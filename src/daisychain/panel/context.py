@@ -1,0 +1,26 @@
+"""What every page works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from daisychain.panel.watch import Watches
+
+if TYPE_CHECKING:
+    from daisychain.agent.view import FleetState
+    from daisychain.panel.jobs import Jobs
+
+
+@dataclass(frozen=True)
+class PanelContext:
+    """`runs` is the folder of all runs; `local` says that only this machine can open the pages."""
+
+    runs: Path
+    fleet: FleetState
+    jobs: Jobs
+    watch: Watches
+    local: bool = True
+    url: str = ""  # of these pages, for the commands they show
+    has_token: bool = False  # whether who opens the pages has to know one
