@@ -151,15 +151,15 @@ configs:
 """
 
 
-def repositories(heal_after: int | None = None) -> dict[str, Repository]:
-    """What the program serves."""
+def repositories(heal_after: int | None = None, healthy: int = 6) -> dict[str, Repository]:
+    """What the program serves. demo/broken sends so many files before it fails."""
     plain = shards()
     talk = [[{"role": "user", "content": "hello"}]] * 50
     return {
         "demo/stories": Repository(plain),
         "demo/secret": Repository(shards(1_000), private=True),
         "demo/gated": Repository(shards(1_000), gated=True),
-        "demo/broken": Repository(plain, fault="503", healthy=6, heal_after=heal_after),
+        "demo/broken": Repository(plain, fault="503", healthy=healthy, heal_after=heal_after),
         "demo/limited": Repository(plain, fault="429", heal_after=2, retry_after_s=1),
         "demo/numbers": Repository({"train.parquet": parquet({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]})}),
         "demo/chat": Repository({"train.parquet": parquet({"messages": talk, "score": [1] * 50})}),
@@ -458,8 +458,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--heal-after", type=int, help="demo/broken works again after so many failures")
+    parser.add_argument("--healthy", type=int, default=6, help="files that demo/broken sends before it fails")
     arguments = parser.parse_args()
-    with running(repositories(arguments.heal_after), arguments.port) as server:
+    with running(repositories(arguments.heal_after, arguments.healthy), arguments.port) as server:
         print(server.endpoint, flush=True)
         print(f"the token that opens demo/secret and demo/gated: {TOKEN}", flush=True)
         threading.Event().wait()

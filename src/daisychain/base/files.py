@@ -11,7 +11,7 @@ from typing import TextIO
 PARTIAL_SUFFIX = ".partial"
 
 
-def write_atomic(path: Path, chunks: bytes | Iterable[bytes], *, durable: bool = True) -> None:
+def write_atomic(path: Path, chunks: bytes | Iterable[bytes | memoryview], *, durable: bool = True) -> None:
     """Write `path` so that a reader sees the old file or the new one, never a part.
 
     Temporary file in the same folder, fsync, rename, fsync of the folder. On any error the old file stays and

@@ -116,7 +116,7 @@ GLIMPSE_TOKENS = 40  # that a model writes on the way
 
 # What training takes (cluster/estimate.py, benchmarks/memory.py)
 TRAINER_BYTES = 600_000_000  # a node without a model: Python, torch, compiled kernels, the embedded corpus
-ESTIMATE_MARGIN = 0.5  # of what samples leave behind: an allocator keeps some of what is free
+ESTIMATE_MARGIN = 0.55  # of what samples leave behind: an allocator keeps some of what is free
 
 # The room's model (numerics/decoder.py); the same numbers as in static/limits.js
 VOCABULARY = 16_512

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from daisychain import kernels
+from daisychain.base import limits
 from daisychain.kernels.registry import Shape
 from daisychain.tasks.task import Loss, loss_sum_and_count
 
@@ -29,7 +30,7 @@ class DryRun:
     parameters: int  # numbers, trainable or not
     live_bytes: int  # of the tensors that exist at once, at the worst moment
     scratch_bytes: int  # that a kernel keeps for its largest operands and its largest result
-    moved_bytes: int  # written by all operations together
+    moved_bytes: int  # written by all operations together, and within products
     operations: int
     multiplied: int  # pairs of numbers, by all products
     shapes: Mapping[Shape, int]  # of the verified products, and how many there are of each
@@ -113,8 +114,15 @@ def dry_run(
         parameters=sum(parameter.numel() for parameter in parameters),
         live_bytes=ledger.peak_bytes,
         scratch_bytes=4 * sum(max(each) for each in zip(*operands, strict=True)),
-        moved_bytes=ledger.moved_bytes,
+        moved_bytes=ledger.moved_bytes
+        + sum(count * _product_bytes(*shape[:3]) for shape, count in shapes.items()),
         operations=ledger.operations,
         multiplied=ledger.multiplied + sum(count * m * k * n for (m, k, n, *_), count in shapes.items()),
         shapes=shapes,
     )
+
+
+def _product_bytes(rows_a: int, length: int, rows_b: int) -> int:
+    """What a verified product writes: its operands in block format, and a sum for each block."""
+    blocks = -(-length // limits.BLOCK_LENGTH)
+    return 4 * (rows_a * length + length * rows_b + rows_a * rows_b * blocks)

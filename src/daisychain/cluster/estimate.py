@@ -4,9 +4,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from daisychain import kernels
 from daisychain.base import limits
@@ -152,40 +154,40 @@ def corrected(rate: Rate, estimated_s: float, measured_s: float) -> Rate:
 
 
 def measure_rate(now_s: Callable[[], float] = time.perf_counter) -> Rate:
-    """Measure this machine: products alone, and a few steps of two small models. Takes some seconds."""
+    """Measure this machine by a few steps of small models. Takes some seconds where nothing else runs.
+
+    One is mostly operations, one mostly bytes, one mostly products; what each takes is what explains all three best,
+    none of it negative.
+    """
     registry = kernels.default()
     registry.choose(quiet=True)
-    narrow, broad = config_for("tiny", layers=2), config_for(None, width=128, layers=2, sequence=128)
+    narrow, broad = config_for("tiny", layers=2), config_for(None, width=256, layers=2, sequence=128)
+    work, times_s = [], []
     with counts.paused(), torch.random.fork_rng(devices=[]):
-        products_per_s = _products_per_s(step_of(broad, 2), now_s)
-        # Two steps, two unknowns: what bytes and what operations take, products taken off.
-        first, first_s = step_of(narrow, 1), _measured_step_s(narrow, 1, now_s)
-        other, other_s = step_of(broad, 2), _measured_step_s(broad, 2, now_s)
-    first_s = max(first_s - first.multiplied / products_per_s, 0.1 * first_s)
-    other_s = max(other_s - other.multiplied / products_per_s, 0.1 * other_s)
-    operation_s = first_s / first.operations
-    byte_s = other_s / other.moved_bytes
-    for _ in range(20):  # each from the other: a 2×2 system whose answers must not be negative
-        operation_s = max(first_s - first.moved_bytes * byte_s, 0.05 * first_s) / first.operations
-        byte_s = max(other_s - other.operations * operation_s, 0.05 * other_s) / other.moved_bytes
-    return Rate(
-        products_per_s, 1 / byte_s, operation_s, f"{registry.name} with {torch.get_num_threads()} threads"
-    )
+        for config, samples in ((narrow, 1), (narrow, 12), (broad, 2)):
+            step = step_of(config, samples)
+            work.append([step.multiplied, step.moved_bytes, step.operations])
+            times_s.append(_measured_step_s(config, samples, now_s))
+    unit_s = _explained(np.array(work, float), np.array(times_s))
+    reason = f"measured on {registry.name} with {torch.get_num_threads()} threads"
+    return Rate(float(1 / unit_s[0]), float(1 / unit_s[1]), float(unit_s[2]), reason)
 
 
-def _products_per_s(step: DryRun, now_s: Callable[[], float]) -> float:
-    """Of the products that such a step makes, the heaviest few."""
-    registry = kernels.default()
-    heaviest = sorted(step.shapes, key=lambda shape: -shape[0] * shape[1] * shape[2])[:4]
-    multiplied, passed_s = 0, 0.0
-    for rows_a, length, rows_b, axis_a, axis_b in heaviest:
-        a = torch.randn((rows_a, length) if axis_a == 1 else (length, rows_a))
-        b = torch.randn((rows_b, length) if axis_b == 1 else (length, rows_b))
-        operands = kernels.Operand(a, axis_a), kernels.Operand(b, axis_b)
-        times_s = [_timed(partial(registry.product, *operands), now_s) for _ in range(MEASURED_STEPS)]
-        multiplied += rows_a * length * rows_b
-        passed_s += min(times_s)
-    return multiplied / max(passed_s, 1e-9)
+def _explained(work: NDArray[np.float64], times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Seconds a unit of each kind of work (columns), from steps (rows); relative errors count alike.
+
+    None is negative: projected coordinate descent, a kind of work after the other. A kind that explains nothing keeps a
+    thousandth of the shortest time, so that it has a rate.
+    """
+    share = work / times_s[:, None]
+    least = 1e-3 / share.max(0)
+    unit_s = least.copy()
+    for _ in range(2_000):
+        for kind in range(len(unit_s)):
+            column = share[:, kind]
+            rest = 1.0 - share @ unit_s + column * unit_s[kind]
+            unit_s[kind] = max(least[kind], float(column @ rest) / float(column @ column))
+    return unit_s
 
 
 def _measured_step_s(config: SpikeWhaleConfig, samples: int, now_s: Callable[[], float]) -> float:

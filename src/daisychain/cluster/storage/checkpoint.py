@@ -82,9 +82,14 @@ def save(path: Path, meta: Meta, model: Mapping[str, Array], optimizer: Mapping[
     header = _encode_header(meta, tensors)
     digest = hashlib.sha256(header)
     for array in tensors.values():
-        digest.update(array.tobytes())
+        digest.update(_content(array))
     header = header.replace(_NO_CHECKSUM, digest.hexdigest().encode(), 1)
-    write_atomic(path, itertools.chain([header], (array.tobytes() for array in tensors.values())))
+    write_atomic(path, itertools.chain([header], (_content(array) for array in tensors.values())))
+
+
+def _content(array: Array) -> memoryview:
+    """The bytes of an array in C order, without a copy: an optimiser's vector is as large as the model."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 def save_and_prune(
@@ -307,7 +312,7 @@ def _read_tensors(
                 kind, given = np.dtype("<" + entry.numpy_type), into.get(name)
                 fit = given is not None and given.dtype == kind and given.flags.c_contiguous
                 tensors[name] = given if given is not None and fit else np.empty(entry.shape, kind)
-                content = tensors[name].reshape(-1).view(np.uint8).data
+                content = _content(tensors[name])
                 file.readinto(content)
                 digest.update(content)
             else:

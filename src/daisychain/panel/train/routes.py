@@ -40,5 +40,5 @@ def upload_route(uploads: Uploads) -> Route:
 
 
 def body_limit(path: str) -> int:
-    """How many bytes a request may bring. One byte more than an upload may have, so that its own refusal is heard."""
-    return limits.UPLOAD_MAX_BYTES + (1 << 16) if path == UPLOAD_ROUTE else limits.PANEL_BODY_BYTES
+    """How many bytes a request may bring. More than an upload may have, so that its own refusal is heard."""
+    return limits.UPLOAD_MAX_BYTES + (1 << 23) if path == UPLOAD_ROUTE else limits.PANEL_BODY_BYTES
