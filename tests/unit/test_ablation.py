@@ -9,6 +9,7 @@ from daisychain.cli import ablate, main
 from daisychain.nn import Transformer
 from daisychain.nn.spikewhale import PARTS, PRESETS, SpikeWhale, parameter_count
 from daisychain.tasks.ablation import (
+    BARE,
     FLOAT,
     PLAIN,
     WHOLE,
@@ -35,11 +36,12 @@ def test_the_plain_transformer_has_as_many_parameters(preset):
 
 def test_every_part_is_switched_off_once_and_a_tied_head_is_one():
     found = {variant.name: variant for variant in variants(PRESETS["tiny"])}
-    assert list(found) == [WHOLE, FLOAT, PLAIN, *(f"without {part}" for part in PARTS)]
+    assert list(found) == [WHOLE, FLOAT, PLAIN, BARE, *(f"without {part}" for part in PARTS)]
     for part in PARTS:
         model = found[f"without {part}"].build()
         assert isinstance(model, SpikeWhale)
         assert model.config == PRESETS["tiny"].without(part)
+    assert found[BARE].build().config.parts == ()
     assert found[FLOAT].build().config.arithmetic == "float"
     plain = tied_transformer(plain_config(PRESETS["tiny"]))
     assert isinstance(plain, Transformer)
@@ -71,7 +73,7 @@ def test_the_command_trains_and_prints_a_table_and_one_line(tmp_path, capsys):
 
 def test_names_that_do_not_exist_are_refused(capsys):
     with pytest.raises(
-        ConfigError, match="--only 'whale' is not known; use whole, float, plain, hash_lookup"
+        ConfigError, match="--only 'whale' is not known; use whole, float, plain, bare, hash_lookup"
     ):
         ablate._chosen(variants(PRESETS["tiny"]), "whale")
     assert main.run(["ablate", "--preset", "huge"]) == 2

@@ -18,7 +18,7 @@ from daisychain.cluster.trainer import Trainer
 from daisychain.data.packed import PackedText, open_tokens
 from daisychain.data.source import TextChoice
 from daisychain.nn.spikewhale import PARTS, config_for
-from daisychain.tasks.ablation import FLOAT, PLAIN, WHOLE, AblationTask, Result, Variant, variants
+from daisychain.tasks.ablation import BARE, FLOAT, PLAIN, WHOLE, AblationTask, Result, Variant, variants
 
 console = Console(stderr=True, highlight=False)
 
@@ -31,13 +31,13 @@ def ablate(
     ] = None,
     preset: Annotated[str, typer.Option(help="Which model: tiny, small, medium or published.")] = "tiny",
     only: Annotated[
-        str, typer.Option(help="Some models, with commas: whole,float,plain or names of parts.")
+        str, typer.Option(help="Some models, with commas: whole,float,plain,bare or names of parts.")
     ] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="End with one JSON object on standard output.")
     ] = False,
 ) -> None:
-    """Train SpikeWhale whole, with each part off, in float, and a plain transformer of its size; compare them."""
+    """Train SpikeWhale whole, in float, with each part off and all, and a plain transformer of its size; compare."""
     config = config_for(preset)
     chosen = _chosen(variants(config), only)
     text = open_tokens(TextChoice(path=data), config.sequence, limits.DEFAULT_SEED)
@@ -57,7 +57,9 @@ def ablate(
 def _chosen(every: Sequence[Variant], only: str) -> list[Variant]:
     """The variants that a list of short names stands for; the whole is always there to compare with."""
     names = [name.strip() for name in only.split(",") if name.strip()]
-    short = {"whole": WHOLE, "float": FLOAT, "plain": PLAIN} | {part: f"without {part}" for part in PARTS}
+    short = {"whole": WHOLE, "float": FLOAT, "plain": PLAIN, "bare": BARE} | {
+        part: f"without {part}" for part in PARTS
+    }
     for name in names:
         if name not in short:
             raise ConfigError(f"--only {name!r:.60} is not known; use {', '.join(short)}.")
@@ -89,7 +91,7 @@ def _measured(variant: Variant, text: PackedText, steps: int, seeds: int) -> Res
 def table(results: Sequence[Result]) -> Table:
     """A row a variant; what a part is worth is how much more the model loses without it."""
     shown = Table(box=None, pad_edge=False)
-    shown.add_column("model")
+    shown.add_column("model", no_wrap=True)
     for heading in ("parameters", "held-out loss", "more than the whole", "ms a step"):
         shown.add_column(heading, justify="right")
     for result in results:

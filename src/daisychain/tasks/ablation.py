@@ -18,7 +18,7 @@ from daisychain.nn.spikewhale import SpikeWhaleConfig, parameter_count
 from daisychain.tasks.builtin import EVALUATION_ROWS, seeded
 from daisychain.tasks.task import Loss, SampleIds, Task
 
-WHOLE, FLOAT, PLAIN = "whole", "whole, in float", "plain transformer"
+WHOLE, FLOAT, PLAIN, BARE = "whole", "whole, in float", "plain transformer", "all parts off"
 LEARNING_RATE = 1e-2  # the best of a few for SpikeWhale; a plain transformer hardly minds (docs/NOTES.md)
 WARMUP_STEPS = 30
 BATCH_SAMPLES = 8
@@ -40,6 +40,7 @@ def variants(config: SpikeWhaleConfig) -> list[Variant]:
         Variant(WHOLE, partial(SpikeWhale, config)),
         Variant(FLOAT, partial(SpikeWhale, in_float)),
         Variant(PLAIN, partial(tied_transformer, plain_config(config))),
+        Variant(BARE, partial(SpikeWhale, config.without(*config.parts))),
         *off,
     ]
 
