@@ -61,7 +61,9 @@ SLOW_LINK_FACTOR = 3.0  # a link is to blame for a slow step only if it takes so
 # Status
 STATUS_EVERY_S = 0.5  # a status file is renewed at most so often
 STATUS_SILENT_S = 330.0  # a run on another machine that is silent for so long is lost; an operation has 300 s
-STATUS_FRESH_S = 10.0  # so soon after a word of it, a process of that number is the run's, whatever the clock did
+STATUS_FRESH_S = (
+    10.0  # so soon after a word of it, a process of that number is the run's, whatever the clock did
+)
 EVENT_TEXT_CHARACTERS = 2_000
 RECORD_FILE_BYTES = 1 << 20  # of config.json, nodes.json, status.json; a longer one is not read
 RECORD_LINE_BYTES = 1 << 18  # of metrics.jsonl and events.jsonl; 1,024 nodes need about 90 KB
