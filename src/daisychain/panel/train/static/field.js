@@ -81,7 +81,11 @@ export default {
   },
   data() {
     // `text`: what is being typed, which a page drawn anew must not take away.
-    return { current: this.value, text: null, uid: `field-${this.name}-${Math.random().toString(36).slice(2, 8)}` };
+    return {
+      current: this.value,
+      text: null,
+      uid: `field-${this.name}-${Math.random().toString(36).slice(2, 8)}`,
+    };
   },
   watch: {
     /** A new stamp says that the server means its value, even if it is the one of before. */
@@ -93,7 +97,8 @@ export default {
   computed: {
     shown() {
       if (typeof this.current !== "number") return String(this.current);
-      if (!this.log || Math.abs(this.current) >= 1e-3) return this.current.toLocaleString("en", { maximumFractionDigits: 6 });
+      if (!this.log || Math.abs(this.current) >= 1e-3)
+        return this.current.toLocaleString("en", { maximumFractionDigits: 6 });
       return this.current.toExponential().replace("+", "");
     },
     part() {
