@@ -1,6 +1,7 @@
 """What training takes, estimated without taking it: against what really happens, and what is said of it."""
 
 import os
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -172,3 +173,17 @@ def test_training_is_refused_before_anything_is_taken(tmp_path, monkeypatch, cap
     assert in_words(needed) in said
     assert not built
     assert not (tmp_path / "runs").exists()
+
+
+def test_sizes_in_words_and_parts_that_add_up() -> None:
+    assert [in_words(size) for size in (6e8, 1.44e9, 17.2e9, 99.6e9, 470e9)] == [
+        "600 MB",
+        "1.4 GB",
+        "17 GB",
+        "100 GB",
+        "470 GB",
+    ]
+    found = estimate(SMALL, 8)
+    said = sum(float(each) for each in re.findall(r"([0-9]+) MB", found.why))
+    assert abs(said - found.memory_bytes / 1e6) < 2
+    assert "a sample leaves" in estimate(SMALL, 1).why

@@ -72,9 +72,10 @@ def estimate(
         "kernel": worst.scratch_bytes,
     }
     step_s = None if rate is None else _step_s(config, batch_samples, nodes, nodes_here or nodes, rate)
+    samples = f"{share} samples at once leave" if share > 1 else "a sample leaves"
     why = (
         f"{in_words(parts['weights'])} for {worst.parameters:,} weights with gradient and optimiser, "
-        f"{in_words(parts['activations'] + parts['kernel'])} for what {share} samples at once leave behind, "
+        f"{in_words(_passing_bytes(parts))} for what {samples} behind, "
         f"{in_words(parts['program'])} for the program itself"
     )
     return Estimate(worst.parameters, _with_margin(parts), step_s, parts, why)
@@ -82,8 +83,13 @@ def estimate(
 
 def _with_margin(parts: Mapping[str, int]) -> int:
     """Their sum, and what an allocator keeps of memory that comes and goes."""
+    lasting = sum(size for name, size in parts.items() if name not in PASSING)
+    return lasting + _passing_bytes(parts)
+
+
+def _passing_bytes(parts: Mapping[str, int]) -> int:
     passing = sum(size for name, size in parts.items() if name in PASSING)
-    return sum(parts.values()) + round(passing * limits.ESTIMATE_MARGIN)
+    return passing + round(passing * limits.ESTIMATE_MARGIN)
 
 
 def fits(found: Estimate, available_bytes: int, nodes_here: int = 1) -> str | None:
@@ -211,4 +217,6 @@ def _timed(action: Callable[[], object], now_s: Callable[[], float]) -> float:
 
 def in_words(size_bytes: float) -> str:
     """`1.4 GB`, `820 MB`."""
-    return f"{size_bytes / 1e9:.2g} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.0f} MB"
+    if size_bytes < 1e9:
+        return f"{size_bytes / 1e6:.0f} MB"
+    return f"{size_bytes / 1e9:.2g} GB" if size_bytes < 9.95e10 else f"{size_bytes / 1e9:,.0f} GB"
