@@ -13,7 +13,7 @@ from daisychain.cluster.records import Record
 from daisychain.cluster.storage.cleaning import EVENT_KINDS, PHASES, ROW, STATUS, known
 from daisychain.cluster.storage.events import EventLog
 from daisychain.cluster.storage.history import RunReader, list_runs
-from daisychain.cluster.storage.journal import Journal
+from daisychain.cluster.storage.journal import Journal, four_digits
 from daisychain.cluster.storage.progress import report_of, split_of
 from daisychain.cluster.storage.run_folder import RunFolder
 from daisychain.cluster.storage.status import StatusFile
@@ -87,6 +87,15 @@ def test_status_is_renewed_now_and_then_and_at_once_when_it_matters(tmp_path):
     assert written() == 7
     content = json.loads((tmp_path / "status.json").read_text())
     assert known(content, STATUS).keys() == content.keys() - {"summary"}  # no run has ended
+
+
+def test_a_large_figure_is_whole_and_a_small_one_has_four_digits():
+    assert [four_digits(value) for value in (13_080.4, 123.94, 0.15742, 1e300)] == [
+        "13,080",
+        "123.9",
+        "0.1574",
+        "1e+300",
+    ]
 
 
 def test_an_event_is_a_line_even_after_one_that_was_cut(tmp_path):

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from daisychain.cluster.config import Summary, TrainConfig
+from daisychain.cluster.storage.journal import four_digits
 from daisychain.cluster.storage.progress import StepReport
 from daisychain.cluster.storage.run_folder import RUNS
 from daisychain.tasks import Task
@@ -80,7 +81,7 @@ def _clock(seconds: float) -> str:
 
 def metric_in_words(name: str, value: float) -> str:
     """`accuracy 97.2 %`, `bits_per_byte 3.412`."""
-    return f"{name} {value:.1%}" if name in PERCENT else f"{name} {value:.4g}"
+    return f"{name} {value:.1%}" if name in PERCENT else f"{name} {four_digits(value)}"
 
 
 def summary(done: Summary, task: Task, kernel: str) -> None:

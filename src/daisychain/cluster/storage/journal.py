@@ -86,7 +86,8 @@ class Journal:
     def checkpoint(self, step: int, path: Path) -> None:
         """A checkpoint was written."""
         bytes_long = path.stat().st_size if path.exists() else 0
-        said = f"saved {path.name}, {bytes_long / 1e6:,.1f} MB"
+        size = f"{bytes_long / 1e6:,.1f} MB" if bytes_long >= 1e5 else f"{bytes_long / 1e3:,.1f} KB"
+        said = f"saved {path.name}, {size}"
         self.event("checkpoint", step, said, path=path.name, bytes=bytes_long)
 
     def end(
@@ -103,7 +104,7 @@ class Journal:
             "checkpoint": summary.checkpoint and summary.checkpoint.name,
             "model": summary.model and summary.model.name,
         }
-        metrics = ", ".join(f"{name} {value:.4g}" for name, value in summary.metrics.items())
+        metrics = ", ".join(f"{name} {four_digits(value)}" for name, value in summary.metrics.items())
         if summary.stopped:
             phase, text = "stopped", f"stopped after step {summary.steps}, loss {summary.loss_last:.4f}"
         else:
@@ -143,3 +144,8 @@ class Journal:
             if not self._warned:
                 warn(f"progress cannot be written ({error}); the run goes on without.")
             self._warned = True
+
+
+def four_digits(value: float) -> str:
+    """`0.1574`, `123.9`; a large one whole: `13,080`."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
