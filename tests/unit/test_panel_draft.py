@@ -15,15 +15,19 @@ from starlette.testclient import TestClient
 
 from daisychain.base import limits
 from daisychain.base.errors import ConfigError, DaisyError
-from daisychain.cluster.estimate import Rate
+from daisychain.cluster.estimate import Estimate, Rate, fits
 from daisychain.nn.spikewhale import PARTS, PRESETS
 from daisychain.panel.request import TASKS
 from daisychain.panel.train import sizing, words
 from daisychain.panel.train.draft import STARTS, WHERE, Draft
 from daisychain.panel.train.routes import UPLOAD_ROUTE, body_limit, upload_route
-from daisychain.panel.train.sizing import Sizer
+from daisychain.panel.train.sizing import Sizer, on_the_page
 from daisychain.panel.train.writing import Wish, Writer
 from daisychain.panel.uploads import Uploads
+from daisychain.tasks.digits import DigitsTask
+from daisychain.tasks.spikewhale import SpikeWhaleTask, rate_for
+from daisychain.tasks.table import TableTask
+from daisychain.tasks.text import TextTask
 
 
 def test_every_part_place_and_task_is_explained() -> None:
@@ -98,6 +102,33 @@ def test_another_task_brings_its_own_beginnings_and_places() -> None:
     assert Draft().places(local=False) == tuple(place for place in WHERE if place != "path")
 
 
+def test_tasks_begin_as_in_a_terminal() -> None:
+    tasks = {"spikewhale": SpikeWhaleTask, "text": TextTask, "table": TableTask, "digits": DigitsTask}
+    for name, task in tasks.items():
+        draft = Draft()
+        draft.choose_task(name)
+        chosen = draft.values
+        rate = rate_for(chosen["width"]) if name == "spikewhale" else task.learning_rate
+        assert (chosen["learning_rate"], chosen["batch"], chosen["warmup"]) == (
+            rate,
+            task.batch_samples,
+            task.warmup_steps,
+        )
+    assert Draft().values["warmup"] == SpikeWhaleTask.warmup_steps
+    assert Draft().values["learning_rate"] == rate_for(32)
+
+
+def test_the_rate_goes_with_the_width_until_somebody_sets_it() -> None:
+    draft = Draft()
+    draft.choose_width(64)
+    assert draft.values["learning_rate"] == 0.005
+    draft.choose_preset("medium")
+    assert draft.values["learning_rate"] == 0.001
+    draft.values["learning_rate"] = 0.02
+    draft.choose_preset("tiny")
+    assert draft.values["learning_rate"] == 0.02
+
+
 def test_every_preset_fits_the_sliders() -> None:
     for name in PRESETS:
         draft = Draft()
@@ -115,6 +146,16 @@ def test_a_run_gives_its_settings_back() -> None:
     again = Draft()
     again.take(draft.request())
     assert again.values == draft.values
+
+
+def test_what_does_not_fit_is_said_in_the_words_of_the_page() -> None:
+    found = Estimate(1, 5 * 10**9, None, {"activations": 2}, "4 GB for this, 1 GB for that")
+    said = on_the_page(fits(found, 10**9, 2), found) or ""
+    assert said.startswith("2 nodes with 5 GB each would take")
+    assert said.endswith(
+        "are free here; use fewer nodes here, fewer samples a step, a shorter sequence, or fewer layers."
+    )
+    assert on_the_page(None, found) is None
 
 
 def test_while_the_machine_is_measured_models_are_reckoned(monkeypatch) -> None:

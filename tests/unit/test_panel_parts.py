@@ -188,6 +188,8 @@ def test_held_out_figures_come_from_the_newest_glimpse_or_the_end() -> None:
     glimpses = tuple(event("glimpse", step, "Once", metrics={"perplexity": 90.0 - step}) for step in (10, 20))
     assert float(Seen(run_parts.facts(picture(glimpses=glimpses))).values["perplexity"]) == 70.0
     end = {"metrics": {"accuracy": 0.986, "perplexity": True}}
+    stopped = Seen(run_parts.facts(picture(glimpses=glimpses, summary={"metrics": {}})))
+    assert float(stopped.values["perplexity"]) == 70.0
     seen = Seen(run_parts.facts(picture(glimpses=glimpses, summary=end)))
     assert seen.texts["accuracy"] == "98.6%"
     assert "perplexity" not in seen.texts

@@ -2,11 +2,15 @@
 
 import random
 import secrets
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from daisychain.panel.endings import Ending, ending_of
+from daisychain.panel.picture import RunPicture
 from daisychain.panel.train import state as machine
+from daisychain.panel.train.running import in_terminal
 from daisychain.panel.train.state import Screen, Sight, State
 
 DONE = Ending("finished", "loss 1.2")
@@ -22,12 +26,26 @@ def test_from_settings_to_a_run_to_its_end_and_back() -> None:
     assert state.screen is Screen.RUN
     state = machine.look(state, Sight(running="a", busy="a is going on"))
     assert state.screen is Screen.RUN
-    state = machine.look(state, Sight(ending=DONE))
-    assert (state.screen, state.ending) == (Screen.ENDED, DONE)
+    state = machine.look(replace(state, notice="a is stopping after this step."), Sight(ending=DONE))
+    assert (state.screen, state.ending, state.notice) == (Screen.ENDED, DONE, "")
     assert machine.look(state, Sight(ending=DONE)) == state
     state = machine.back(state)
     assert (state.screen, state.run, state.left) == (Screen.SETTINGS, None, None)
     assert machine.start_trouble(machine.look(state, Sight()), None, None) == ""
+
+
+def test_a_trainer_that_has_said_nothing_yet_is_starting() -> None:
+    before = RunPicture(Path("runs/a"), phase="finished", text="loss 1.2", updated_s=100.0, summary={})
+    shown = before.begun_since(500.0)
+    assert (shown.phase, shown.alive, shown.text) == ("starting", True, "")
+    assert RunPicture(Path("runs/new"), phase="stopped").begun_since(500.0).phase == "starting"
+    assert before.begun_since(None) is before
+    assert before.begun_since(90.0) is before
+
+
+def test_a_model_comes_with_the_command_that_uses_it() -> None:
+    assert in_terminal("spikewhale", "/runs/a/m") == 'daisychain generate /runs/a/m --prompt "The "'
+    assert in_terminal("table", "/my runs/m") == "daisychain predict '/my runs/m' ROWS.csv"
 
 
 def test_a_page_that_opens_or_waits_finds_the_run() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ class RunPicture:
     text: str = ""  # what the run says of its state, one line
     step: int = 0
     steps: int = 0
+    updated_s: float = 0.0  # unix; when the run said so
     config: Row | None = None
     nodes: Sequence[Row] = ()
     last: Row | None = None  # the newest row of metrics.jsonl
@@ -44,6 +45,12 @@ class RunPicture:
     @property
     def name(self) -> str:
         return self.path.name
+
+    def begun_since(self, started_s: float | None) -> RunPicture:
+        """This, or where a trainer that began at `started_s` (unix) has said nothing yet: the same, starting."""
+        if started_s is None or self.updated_s >= started_s - limits.CLOCK_DRIFT_S:
+            return self
+        return replace(self, phase="starting", alive=True, text="", summary=None, _made={})
 
     def once(self, key: str, make: Callable[[RunPicture], Made]) -> Made:
         """What `make` makes of this picture: made for the first viewer who asks, and kept for the others."""
@@ -66,6 +73,7 @@ def take_picture(reader: RunReader, path: Path, version: int) -> RunPicture:
         text=str(status.get("text", "")),
         step=reader.steps_done,
         steps=status.get("steps") or (last or {}).get("steps") or 0,
+        updated_s=status.get("updated_s", 0.0),
         config=reader.config or None,
         nodes=tuple(reader.nodes),
         last=last,

@@ -122,8 +122,8 @@ class JobRequest:
     nodes: int = 1
     steps: int = limits.DEFAULT_STEPS
     batch: int = 8
-    learning_rate: float = 3e-3
-    warmup: int = 20
+    learning_rate: float = 1e-2
+    warmup: int = 30
     arithmetic: str = "int8"
     seed: int = limits.DEFAULT_SEED
     checkpoint_every: int = 25
@@ -154,7 +154,7 @@ class JobRequest:
         if self.source == "dataset" and not self.dataset:
             raise ConfigError("no data set is chosen; choose one, or train on the embedded text.")
         if self.source == "file" and self.task != "digits" and not self.data:
-            raise ConfigError("no file is chosen; upload one, or train on the embedded text.")
+            raise ConfigError("no file is chosen; choose one, or train on the built-in text.")
 
     @classmethod
     def of(cls, values: object) -> "JobRequest":

@@ -43,7 +43,8 @@ def head(picture: RunPicture, *, name: bool = True) -> Markup:
     parts.append(phase_badge(picture.phase))
     done = picture.step / picture.steps if picture.steps else 0.0
     bar = el("progress", max="1", value=f"{min(1.0, done):.4f}", aria_label="Steps done")
-    status = el("p", picture.text or _phase_words(picture), class_="lead", data_testid="status")
+    said = picture.text or _phase_words(picture)
+    status = el("p", said, class_="lead", data_testid="status") if said else None
     return join([el("div", *parts, class_="head"), status, bar])
 
 
@@ -58,9 +59,7 @@ def _phase_words(picture: RunPicture) -> str:
             f"The run ended without a word after step {words.whole(picture.step)}: "
             "its process was killed, or its machine went down. It can go on from its last checkpoint."
         )
-    return {"starting": "The nodes meet and prove their kernels.", "training": "Training."}.get(
-        picture.phase, ""
-    )
+    return "The nodes meet and prove their kernels." if picture.phase == "starting" else ""
 
 
 def facts(picture: RunPicture) -> Markup:
@@ -68,7 +67,7 @@ def facts(picture: RunPicture) -> Markup:
     last = picture.last or {}
     tokens = last.get("tokens_per_s")
     cells = [_fact("Step", figure("step", _step(picture), picture.step))]
-    cells.append(_fact("Loss", figure("loss", words.loss(last.get("loss")), last.get("loss"))))
+    cells.append(_fact("Loss", figure("loss", words.loss(last.get("loss")), last.get("loss")), LOSS))
     cells += [_fact(label, shown, tip_) for label, shown, tip_ in _learnt(picture)]
     if tokens is not None:
         cells.append(_fact("Tokens a second", figure("tokens-per-s", words.short(tokens), tokens)))
@@ -79,7 +78,7 @@ def facts(picture: RunPicture) -> Markup:
     cells.append(
         _fact("A step takes", figure("step-s", words.NONE if step_s is None else words.span(step_s), step_s))
     )
-    if picture.alive:
+    if picture.phase == "training":
         left_s = last.get("left_s")
         cells.append(_fact("Time left", figure("left-s", words.duration(left_s), left_s)))
     return el("dl", *cells, class_="facts")
@@ -94,6 +93,9 @@ def _fact(label: str, shown: Markup, explained: str = "") -> Markup:
     return el("div", el("dt", tip(label, explained) if explained else label), el("dd", shown))
 
 
+LOSS = (
+    "how wrong the model was on the samples of the newest step. It jumps from step to step, and should fall."
+)
 LEARNT = {
     "perplexity": ("Perplexity", "on unseen text: how many tokens it still hesitates between. Less is better."),
     "bits_per_byte": ("Bits a byte", "of text that it never trains on: how far it could compress it. Less is better."),
@@ -109,7 +111,7 @@ def _learnt(picture: RunPicture) -> list[tuple[str, Markup, str]]:
             metrics = event["metrics"]
             break
     final = (picture.summary or {}).get("metrics")
-    metrics = final if isinstance(final, Mapping) else metrics
+    metrics = final if final and isinstance(final, Mapping) else metrics  # a run that was stopped has none
     found = []
     for name, (label, explained) in LEARNT.items():
         value = metrics.get(name)
@@ -242,7 +244,8 @@ def units(picture: RunPicture) -> Markup:
         el("tr", el("th", unit, scope="row"), *(_count(unit, b, by.get(b, 0)) for b in backends))
         for unit, by in sorted(table.items())
     ]
-    return el("div", el("table", el("thead", header), el("tbody", *rows)), class_="scroll")
+    about = el("p", "How often each 8-bit unit worked, on which kernel.", class_="hint")
+    return join([about, el("div", el("table", el("thead", header), el("tbody", *rows)), class_="scroll")])
 
 
 def _count(unit: str, backend: str, count: int) -> Markup:

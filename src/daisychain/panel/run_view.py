@@ -68,11 +68,13 @@ def run_view(
     path: Path,
     *,
     title: bool = True,
+    started_s: Callable[[], float | None] = lambda: None,
     on_picture: Callable[[RunPicture], None] | None = None,
 ) -> None:
     """Show the run in folder `path`, which need not exist yet, in the slot that is open; it follows the run by itself.
 
-    `title`: with the run's name above it. `on_picture` is told every picture that is new.
+    `title`: with the run's name above it. `started_s`: when its trainer began, of which what the run said before is no
+    news. `on_picture` is told every picture that is new.
     """
     view = RunView(path, title=title)
     told = -1
@@ -82,7 +84,7 @@ def run_view(
         picture = context.watch.look(path)
         if picture is None:
             return
-        view.show(picture)
+        view.show(picture.begun_since(started_s()))
         if on_picture is not None and picture.version != told:
             told = picture.version
             on_picture(picture)

@@ -42,7 +42,7 @@ class SpikeWhaleTask(Task):
         refuse_options(self.name, options, "target")
         self.config = model_config(options)
         self.seed = options.seed
-        self.learning_rate = TINY_RATE * min(1.0, TINY_WIDTH / self.config.width)
+        self.learning_rate = rate_for(self.config.width)
         self.tokens = open_tokens(text_choice(options), self.config.sequence, options.seed)
         self.sample_count = self.tokens.sample_count
         self.streamed = self.tokens.streamed
@@ -121,6 +121,11 @@ class SpikeWhaleTask(Task):
         task = cls.__new__(cls)  # without the training data
         task.config = config_from_json(description)
         return task
+
+
+def rate_for(width: int) -> float:
+    """The learning rate of a model of this width, unless told otherwise."""
+    return TINY_RATE * min(1.0, TINY_WIDTH / width)
 
 
 def model_config(options: TaskOptions) -> SpikeWhaleConfig:

@@ -13,17 +13,18 @@ from daisychain.base.errors import ConfigError
 from daisychain.data.source import FINEWEB_EDU, FINEWEB_EDU_CONFIG
 from daisychain.nn.spikewhale import PARTS, PRESETS, SpikeWhaleConfig, config_for
 from daisychain.panel.request import SPIKEWHALE, JobRequest, recalled
+from daisychain.tasks.spikewhale import rate_for
 
 COOKIE = "daisychain-settings"
 WHERE = ("embedded", "fineweb", "hub", "upload", "path")
 SIZES = ("width", "layers", "heads", "sequence")
 _HUB_FIELDS = ("dataset", "dataset_config", "split", "column")
-#: What each task begins with, where that is another thing than for SpikeWhale.
+#: What each task begins with: what `daisychain train` does, and for a page more checkpoints of a slow model.
 STARTS: Mapping[str, Mapping[str, Any]] = {
-    SPIKEWHALE: {"learning_rate": 3e-3, "batch": 8, "warmup": 20, "steps": 300, "checkpoint_every": 25},
-    "text": {"learning_rate": 3e-3, "batch": 32, "warmup": 0, "steps": 300, "checkpoint_every": 100},
-    "table": {"learning_rate": 3e-3, "batch": 32, "warmup": 0, "steps": 300, "checkpoint_every": 100},
-    "digits": {"learning_rate": 3e-3, "batch": 32, "warmup": 0, "steps": 300, "checkpoint_every": 100},
+    SPIKEWHALE: {"learning_rate": 1e-2, "batch": 8, "warmup": 30, "steps": 300, "checkpoint_every": 25},
+    "text": {"learning_rate": 3e-3, "batch": 32, "warmup": 100, "steps": 300, "checkpoint_every": 100},
+    "table": {"learning_rate": 1e-3, "batch": 32, "warmup": 0, "steps": 300, "checkpoint_every": 100},
+    "digits": {"learning_rate": 5e-3, "batch": 32, "warmup": 0, "steps": 300, "checkpoint_every": 100},
 }
 
 
@@ -41,6 +42,8 @@ class Draft:
     def choose_task(self, task: str) -> None:
         """Another task, with the batch, rate and steps that suit it."""
         self.values |= {"task": task, **STARTS[task]}
+        if self.is_whale:
+            self.values["learning_rate"] = usual_rate(self.values["width"])
         allowed = self.places()
         if self.where not in allowed:
             self.choose_where(allowed[0])
@@ -74,13 +77,19 @@ class Draft:
     def choose_preset(self, name: str) -> None:
         """The sizes of a preset, as far as the sliders go."""
         found = PRESETS[name]
+        self.choose_width(_within(found.width, *limits.PANEL_WIDTHS))
         self.values |= {
             "preset": name,
-            "width": _within(found.width, *limits.PANEL_WIDTHS),
             "layers": _within(found.layers, *limits.PANEL_LAYERS),
             "heads": _within(found.heads, *limits.PANEL_HEADS),
             "sequence": _within(found.sequence, *limits.PANEL_SEQUENCES),
         }
+
+    def choose_width(self, width: int) -> None:
+        """Another width; the rate goes with it, unless a person chose another one."""
+        if self.values["learning_rate"] == usual_rate(self.values["width"]):
+            self.values["learning_rate"] = usual_rate(width)
+        self.values["width"] = width
 
     def preset_shown(self) -> str:
         """The preset whose sizes these are; empty where a size is another."""
@@ -154,6 +163,11 @@ class Draft:
         if draft.where not in draft.places() or draft.where != _where_of_values(draft):
             draft.choose_where(draft.places()[0])
         return draft
+
+
+def usual_rate(width: int) -> float:
+    """What a SpikeWhale of this width learns at unless told otherwise, in two digits."""
+    return float(f"{rate_for(width):.2g}")
 
 
 def _where_of_values(draft: Draft) -> str:

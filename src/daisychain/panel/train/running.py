@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -41,8 +42,12 @@ class RunScreen:
                 self._data = Live()
             self._stop = Press("Stop", page.stop, "danger", "stop")
         self._notice = Note("notice", "calm")
-        run_view(page.context, page.context.runs / name, title=False)
+        run_view(page.context, page.context.runs / name, title=False, started_s=self._started_s)
         self.refresh()
+
+    def _started_s(self) -> float | None:
+        job = self._page.job
+        return job.started_s if job and job.name == self._page.state.run else None
 
     def refresh(self) -> None:
         """Bring the button that stops up to what is known."""
@@ -70,7 +75,8 @@ class EndedScreen:
                 self._show = Press("Show the run that goes on", page.show, "", "show-run")
             tone = TONES.get(ending.kind, "calm")
             badge = el("strong", said.phase(ending.kind)[0])
-            Live(el("p", badge, " · ", ending.text, class_=f"notice {tone}", data_testid="ending"))
+            text = ending.text.removeprefix(f"{ending.kind} ")
+            Live(el("p", badge, " · ", text, class_=f"notice {tone}", data_testid="ending"))
             if ending.kind in ("failed", "lost"):
                 self._words(name)
             with ui.element("div").classes("row again") as self._more_row:
@@ -136,6 +142,9 @@ class EndedScreen:
                 press = Press("For PyTorch (.pt)", lambda: self._export_pt(press, link), "", "export-pt")
                 link = Live(self._pt_link(base))
         self._export_said = Note("export-said", "bad")
+        command = in_terminal(self._page.task_of(name), str(self._model()))
+        Live(el("p", "Or use it in a terminal:", class_="hint"))
+        Live(el("pre", el("code", command, data_testid="in-terminal")))
 
     def _pt_link(self, base: str) -> Markup:
         if not (self._folder / "model.pt").is_file():
@@ -244,6 +253,14 @@ def model_of(folder: Path) -> Path | None:
     """The final model of a run, or its newest checkpoint."""
     found = (folder / "model.safetensors", *checkpoints_of(folder))
     return next((path for path in found if path.is_file()), None)
+
+
+def in_terminal(task: str, model: str) -> str:
+    """The command that uses a model."""
+    model = shlex.quote(model)
+    if task in WRITES:
+        return f'daisychain generate {model} --prompt "The "'
+    return f"daisychain predict {model} {'examples/digits.csv' if task == 'digits' else 'ROWS.csv'}"
 
 
 def data_of(request: JobRequest) -> str:

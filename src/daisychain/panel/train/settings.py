@@ -18,6 +18,7 @@ from daisychain.panel.train.data import DataCard
 from daisychain.panel.train.draft import SIZES
 from daisychain.panel.train.field import Field, Note, Option, Press
 from daisychain.panel.train.resume import ResumeCard
+from daisychain.panel.train.running import WRITES
 from daisychain.panel.train.summary import Summary
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class SettingsScreen:
     def changed(self) -> None:
         """Something was set: keep it, and find out what it takes once nothing more is set for a moment."""
         self._changes += 1
+        self._summary.reckon()
         self._page.spawn(self._settle(self._changes))
 
     async def _settle(self, change: int) -> None:
@@ -82,7 +84,9 @@ class SettingsScreen:
         self._page.keep_settings()
         await self._size(change)
         idle = self._page.state.sight.busy is None
-        if idle and self._draft.is_whale and await self._page.sizer.measure():
+        if idle and self._draft.is_whale and not self._page.sizer.measured and change == self._changes:
+            self._summary.reckon("Measuring this machine, to say how long it takes…")
+            await self._page.sizer.measure()
             await self._size(change)
 
     async def _size(self, change: int) -> None:
@@ -128,7 +132,7 @@ class SettingsScreen:
 
     def _choose_preset(self, name: str) -> None:
         self._draft.choose_preset(name)
-        for field in SIZES:
+        for field in (*SIZES, "learning_rate"):
             self._fields[field].put(self._draft.values[field])
         self.changed()
 
@@ -159,6 +163,8 @@ class SettingsScreen:
 
     def _slider(self, name: str) -> None:
         label, hint = words.SLIDERS[name]
+        if name == "checkpoint_every" and self._draft.values["task"] in WRITES:
+            hint = words.CHECKPOINTS_OF_TEXT
         least, most, step = RANGES.get(name, (1, self._page.most_nodes, 1))
         log = name in LOGARITHMIC
         self._field(
@@ -167,6 +173,9 @@ class SettingsScreen:
 
     def _set(self, name: str) -> Callable[[Any], None]:
         def put(value: Any) -> None:
+            if name == "width":
+                self._draft.choose_width(value)
+                self._fields["learning_rate"].put(self._draft.values["learning_rate"])
             self._draft.values[name] = value
             if name in SIZES:
                 self._fields["preset"].put(self._draft.preset_shown())

@@ -45,6 +45,11 @@ class Sizer:
             self._reckoning, lambda: self._size(config, batch, nodes, steps) if wanted() else None
         )
 
+    @property
+    def measured(self) -> bool:
+        """Whether it is known how fast this machine is."""
+        return self._rate is not None
+
     async def measure(self) -> bool:
         """Measure the machine, unless that was done. Whether there is a rate now that was not there before.
 
@@ -64,7 +69,7 @@ class Sizer:
             found = estimate(config, batch, nodes, self._rate)
         except DaisyError as error:
             return Sizing(free_bytes=free_bytes, nodes=nodes, unfit=str(error))
-        unfit = fits(found, free_bytes, nodes)
+        unfit = on_the_page(fits(found, free_bytes, nodes), found)
         total_s = None if found.step_s is None else found.step_s * steps
         return Sizing(found, free_bytes, nodes, total_s, unfit)
 
@@ -73,3 +78,8 @@ class Sizer:
             self._rate = measure_rate()
         except DaisyError:
             return  # no kernel passes here; a run says so, in its own words
+
+
+def on_the_page(unfit: str | None, found: Estimate) -> str | None:
+    """Why a model does not fit, without what the page shows beside it, and without the flags of a terminal."""
+    return unfit and unfit.replace(f" ({found.why})", "").replace(" (--batch)", "").replace("--", "")

@@ -49,7 +49,7 @@ def look(state: State, sight: Sight) -> State:
         return state
     if state.screen is Screen.RUN and sight.running != state.run:
         if sight.ending is not None:
-            return replace(state, screen=Screen.ENDED, ending=sight.ending)
+            return replace(state, screen=Screen.ENDED, ending=sight.ending, notice="")
         if sight.running is None:
             return state  # it is between being started and being seen, or between its end and its last word
     if sight.running is not None and sight.running not in (state.run, state.left):

@@ -30,13 +30,22 @@ class Summary:
             with ui.element("h2"):
                 ui.html("What it takes", sanitize=False, tag="span")
             self._facts = Live(facts(None) if page.draft.is_whale else small())
+            self._reckoning = Note("reckoning", "calm")
             self._trouble = Note("unfit", "warn")
             self._start = Press("Start", page.start, "main", "start")
             self._why = Note("why", "calm")
             self._notice = Note("notice", "bad")
 
+    def reckon(self, text: str = "") -> None:
+        """The figures are being found out: those that are shown are of the settings before."""
+        if self._page.draft.is_whale:
+            self._facts.classes(add="stale")
+            self._reckoning.say(text)
+
     def show(self, sizing: Sizing | None, trouble: str | None = None) -> None:
         """What the settings take; None for a task that is small, and for a model that cannot be built."""
+        self._facts.classes(remove="stale")
+        self._reckoning.say("")
         self._unfit = trouble or (sizing.unfit if sizing else None)
         self._facts.show(facts(sizing) if self._page.draft.is_whale else small())
         self._trouble.say(self._unfit or "")

@@ -52,7 +52,7 @@ PRESETS: Mapping[str, str] = {
     "tiny": "an old laptop, minutes",
     "small": "a good laptop, hours",
     "medium": "a fast desktop, days",
-    "published": "the shape that was published",
+    "published": "as it was published, but for the sequence",
 }
 PLACES: Mapping[str, tuple[str, str]] = {
     "embedded": ("Built-in text", "no network needed"),
@@ -79,11 +79,9 @@ SLIDERS: Mapping[str, tuple[str, str]] = {
     ),
     "warmup": ("Warm-up", "Steps over which the rate rises from nothing to what is set above."),
     "nodes": ("Nodes on this machine", "Processes that share every batch, as machines of a cluster would."),
-    "checkpoint_every": (
-        "Checkpoint every",
-        "Steps between two copies on disk, and between two looks at its text.",
-    ),
+    "checkpoint_every": ("Checkpoint every", "Steps between two copies on disk."),
 }
+CHECKPOINTS_OF_TEXT = "Steps between two copies on disk, and between two looks at its text."
 DIGITS = "1,797 images of handwritten digits, 8 × 8 pixels, which come with scikit-learn."
 ARITHMETIC: Mapping[str, tuple[str, str]] = {
     "int8": ("Verified 8-bit", "every product proven, the same bits everywhere"),
