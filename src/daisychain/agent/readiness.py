@@ -48,7 +48,7 @@ def _sum_up(pool: Pool, unready: int, expected: int, findings: Sequence[Finding]
         return Finding(BAD, f"No node reports yet; {how}")
     ready = pool.nodes - unready
     gib = 1 << 30
-    have = f"{pool.cores} cores, {pool.memory_bytes / gib:.0f} GiB memory ({pool.memory_free_bytes / gib:.0f} GiB free)"
+    have = f"{pool.cores} cores, {pool.memory_bytes / gib:.3g} GiB memory ({pool.memory_free_bytes / gib:.3g} GiB free)"
     text = f"{ready} of {max(expected, pool.nodes)} {'node' if expected == 1 else 'nodes'} ready: {have}"
     levels = {finding.level for finding in findings}
     if pool.nodes < expected or BAD in levels:

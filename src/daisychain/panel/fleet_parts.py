@@ -45,7 +45,7 @@ def invitation(url: str, token: bool) -> Markup:
 def pool(state: Pool) -> Markup:
     """What all machines have together."""
     cells = [
-        ("Machines", figure("pool-nodes", words.whole(state.nodes), state.nodes)),
+        ("Nodes", figure("pool-nodes", words.whole(state.nodes), state.nodes)),
         ("Cores", figure("pool-cores", words.whole(state.cores), state.cores)),
         ("Memory", figure("pool-memory", words.memory(state.memory_bytes), state.memory_bytes)),
         ("Free", figure("pool-free", words.memory(state.memory_free_bytes), state.memory_free_bytes)),

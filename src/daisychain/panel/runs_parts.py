@@ -34,11 +34,12 @@ def run_list(runs: Sequence[Listed]) -> Markup:
 
 
 COLUMNS = (("Run", ""), ("State", ""), ("Step", "number"), ("Loss", "number"), ("Task", "wide-only"),
-           ("Nodes", "number wide-only"), ("Changed", "number"))  # fmt: skip
+           ("Nodes", "number wide-only"), ("Changed", "number wide-only"))  # fmt: skip
 
 
 def _row(run: Listed) -> Markup:
-    step = f"{words.whole(run.step)} of {words.whole(run.steps)}" if run.steps else words.whole(run.step)
+    of = el("span", f" of {words.whole(run.steps)}", class_="wide-only") if run.steps else None
+    step = join([words.whole(run.step), of])
     tick = el("input", type="checkbox", name="run", value=run.name, aria_label=f"Compare {run.name}")
     return el(
         "tr",
@@ -49,7 +50,7 @@ def _row(run: Listed) -> Markup:
         el("td", words.loss(run.loss), class_="number"),
         el("td", run.task, class_="wide-only"),
         el("td", run.nodes or words.NONE, class_="number wide-only"),
-        el("td", words.clock(run.updated_s), class_="number"),
+        el("td", words.clock(run.updated_s), class_="number wide-only"),
         data_key=run.name,
         data_testid=f"run-{run.name}",
     )
@@ -69,7 +70,7 @@ def comparison(pictures: Sequence[RunPicture]) -> Markup:
     """The figures of several runs, one row a run."""
     head = el("tr", *(el("th", name, scope="col", class_=kind) for name, kind in
                       (("Run", ""), ("State", ""), ("Step", "number"), ("Loss", "number"),
-                       ("Samples/s", "number"), ("Trained", "number"))))  # fmt: skip
+                       ("Samples/s", "number wide-only"), ("Trained", "number"))))  # fmt: skip
     rows = []
     for picture in pictures:
         last = picture.last or {}
@@ -87,7 +88,7 @@ def comparison(pictures: Sequence[RunPicture]) -> Markup:
                     figure(f"loss-{picture.name}", words.loss(last.get("loss")), last.get("loss")),
                     class_="number",
                 ),
-                el("td", words.NONE if rate is None else words.short(rate), class_="number"),
+                el("td", words.NONE if rate is None else words.short(rate), class_="number wide-only"),
                 el("td", words.duration(trained_s), class_="number"),
                 data_key=picture.name,
             )

@@ -8,6 +8,7 @@ const RIGHT = 12;
 const TOP = 26;
 const PANE = { first: 190, more: 120 };
 const FOOT = 30;
+const LABEL_LETTERS = 5; // of an axis, that end before its zero
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Round numbers within a range, about so many. @param {number} low @param {number} high @param {number} about */
@@ -184,14 +185,16 @@ export default {
     /** @param {Node[]} parts @param {number} top */
     drawAxis(parts, top) {
       const space = this.width - LEFT - RIGHT;
+      const label = this.data.axis.split(" ")[0];
       const values = ticks(0, this.most, space > 420 ? 8 : 4);
       for (const value of values) {
+        if (value === 0 && label.length > LABEL_LETTERS) continue; // the label has its place
         const at = LEFT + (value / this.most) * space;
         const kind = at > this.width - RIGHT - 14 ? "axis end" : "axis middle";
         const end = kind === "axis end" ? this.width - RIGHT : at;
         parts.push(node("text", { x: end, y: top + 16, class: kind }, short(value)));
       }
-      parts.push(node("text", { x: 0, y: top + 16, class: "axis" }, this.data.axis.split(" ")[0]));
+      parts.push(node("text", { x: 0, y: top + 16, class: "axis" }, label));
     },
   },
 };
