@@ -90,8 +90,9 @@ def test_status_is_renewed_now_and_then_and_at_once_when_it_matters(tmp_path):
 
 
 def test_a_large_figure_is_whole_and_a_small_one_has_four_digits():
-    assert [four_digits(value) for value in (13_080.4, 123.94, 0.15742, 1e300)] == [
+    assert [four_digits(value) for value in (13_080.4, 7_694.1, 123.94, 0.15742, 1e300)] == [
         "13,080",
+        "7,694",
         "123.9",
         "0.1574",
         "1e+300",

@@ -148,4 +148,4 @@ class Journal:
 
 def four_digits(value: float) -> str:
     """`0.1574`, `123.9`; a large one whole: `13,080`."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e15 else f"{value:.4g}"
