@@ -202,6 +202,7 @@ def test_the_door_lets_in_and_adds_headers() -> None:
     assert (seen["status"], seen["inside"]) == (200, True)
     for name, value in HEADERS.items():
         assert seen["headers"][name.lower()] == value
+    assert seen["headers"]["cache-control"] == "no-cache"
 
 
 def test_the_token_in_a_link_becomes_a_cookie() -> None:

@@ -172,7 +172,10 @@ def _counted(receive: Receive, most: int) -> Receive:
 def _with_headers(send: Send) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(HEADERS)
+            headers = MutableHeaders(scope=message)
+            headers.update(HEADERS)
+            # Or a new version is seen through the old one's style sheets.
+            headers.setdefault("Cache-Control", "no-cache")
         await send(message)
 
     return send_with_headers
