@@ -68,6 +68,23 @@ def test_a_full_cache_refuses_more():
             model.forward_cached(torch.zeros(1, 0, dtype=torch.int64), cache)
 
 
+def test_a_cache_takes_memory_for_the_tokens_it_has_seen_and_no_more():
+    """A small file may describe a long sequence, many layers and many heads."""
+    model = built([], heads=64, sequence=4_096, layers=2)
+    cache = model.start_cache()
+
+    def numbers():
+        return sum(tensor.numel() for tensor in (*cache.keys, *cache.values))
+
+    assert numbers() == 0
+    with torch.no_grad():
+        model.forward_cached(torch.zeros(1, 3, dtype=torch.int64), cache)
+        a_token = 2 * 2 * model.config.heads * model.config.head_width
+        assert numbers() <= 6 * a_token
+        model.forward_cached(torch.zeros(1, 5, dtype=torch.int64), cache)
+        assert numbers() <= 16 * a_token
+
+
 def test_a_full_context_goes_on_with_its_last_half():
     assert shortened([1, 2, 3, 4], 4) == [1, 2, 3, 4]
     assert shortened([1, 2, 3, 4, 5], 4) == [4, 5]

@@ -253,8 +253,8 @@ def test_the_count_is_that_of_the_built_model():
 
 
 def test_every_place_of_the_sliders_is_a_model():
-    for width in range(32, 769, 32):
-        for heads in (1, 2, 3, 5, 12, 16):
+    for width in (*range(32, 769, 32), limits.MAX_MODEL_WIDTH):
+        for heads in (1, 2, 3, 5, 12, 16, limits.SPIKEWHALE_MAX_HEADS):
             config = config_for("small", width=width, heads=heads, layers=2, sequence=512)
             assert (config.width, config.heads, config.layers, config.sequence) == (width, heads, 2, 512)
             assert config.rotary_width * 4 == config.head_width
@@ -288,6 +288,7 @@ def test_a_config_goes_through_json():
         ({"rotary_width": 3}, "rotary_width 3 of head_width 8"),
         ({"rotary_width": 10}, "rotary_width 10 of head_width 8"),
         ({"streams": 99}, "streams 99"),
+        ({"heads": 64, "head_width": 256}, "heads 64 of head_width 256 .* at most 8192 wide"),
         ({"parts": "engram"}, "parts 'engram' must be a list"),
         ({"parts": ["whale"]}, "part 'whale' is not known; parts are hash_lookup"),
         ({"parts": [["engram"]]}, "is not known"),

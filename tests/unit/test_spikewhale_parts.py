@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from daisychain.nn.spikewhale import PARTS, SpikeWhaleConfig
+from daisychain.nn.spikewhale import PARTS, SpikeWhale, SpikeWhaleConfig
 from daisychain.nn.spikewhale.attention import Attention, turns
 from daisychain.nn.spikewhale.extras import MultiToken, Refinement
 from daisychain.nn.spikewhale.hashing import Engram, HashLookup, hash_tokens
@@ -281,6 +281,43 @@ def test_the_heads_loss_survives_logits_that_float32_cannot_exponentiate():
     x = torch.full((1, 1, 12), 10.0)
     losses = [head_loss(head, x, torch.tensor([[target]])).item() for target in (3, 4)]
     assert losses == [0.0, 12_000.0]
+
+
+def whole_reference(model, ids):
+    """The logits of the whole model: its parts, each tested above, put together by hand."""
+    streams = [model.tokens(ids) + model.lookup(ids)] * model.config.streams
+
+    def speak(connection, norm, layer):
+        y = layer(norm(sum(read * stream for read, stream in zip(connection.reads, streams, strict=True))))
+        streams[:] = [
+            sum(route * stream for route, stream in zip(routes, streams, strict=True)) + write * y
+            for routes, write in zip(sinkhorn(connection.routes), connection.writes, strict=True)
+        ]
+
+    for number, block in enumerate(model.blocks):
+        if number == min(1, len(model.blocks) - 1):
+            history = torch.cat([torch.full((len(ids), 2), -1), ids], 1)
+            speak(model.engram_connection, model.engram_norm, lambda x: model.engram(x, history))
+        turned = model.turned[:, : ids.shape[1]]
+        speak(block.attention_connection, block.attention_norm, lambda x: block.attention(x, turned, None))  # noqa: B023
+        speak(block.mlp_connection, block.mlp_norm, block.mlp)
+    return model.norm(model.refinement(sum(streams) / len(streams))) @ model.tokens.weight.T
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_the_whole_model(layers):
+    model = shaken(SpikeWhale(config(layers=layers)))
+    ids = torch.randint(0, 50, (2, 9))
+    close(model(ids), numpy(whole_reference(model, ids)))
+
+
+def test_hyper_connections_begin_by_reading_one_stream_each_in_turn():
+    model = SpikeWhale(config())
+    places = [(b.attention_connection, b.mlp_connection) for b in model.blocks]
+    for place, made in enumerate(connection for pair in places for connection in pair):
+        assert made.reads.tolist() == [float(stream == place % 3) for stream in range(3)]
+        assert made.writes.tolist() == [1.0] * 3
+        assert float(sinkhorn(made.routes.detach()).diagonal().min()) > 0.9
 
 
 def test_every_part_is_tested_here():

@@ -17,11 +17,15 @@ ROTARY_BASE = 10_000.0
 
 @dataclass
 class Cache:
-    """What generation keeps of the tokens seen: keys and values of every layer (heads, sequence, head_width), of which
-    the first `length` are filled, and the tokens that the next n-gram begins with, (1, 2)."""
+    """What generation keeps of the tokens seen: keys and values of every layer (heads, room, head_width), of which the
+    first `length` are filled, and the tokens that the next n-gram begins with, (1, 2).
+
+    The room grows with the tokens, up to `sequence`: a description alone, which may be hostile, takes no memory.
+    """
 
     keys: list[torch.Tensor]
     values: list[torch.Tensor]
+    sequence: int
     length: int = 0
     last: torch.Tensor = field(
         default_factory=lambda: torch.full((1, LONGEST - 1), NOTHING, dtype=torch.int64)
@@ -29,15 +33,15 @@ class Cache:
 
     @classmethod
     def empty(cls, config: SpikeWhaleConfig, device: torch.device) -> "Cache":
-        shape = (key_value_heads(config), config.sequence, config.head_width)
+        shape = (key_value_heads(config), 0, config.head_width)
         keys, values = (
-            [torch.zeros(shape, device=device) for _ in range(config.layers)] for _ in ("keys", "values")
+            [torch.empty(shape, device=device) for _ in range(config.layers)] for _ in ("keys", "values")
         )
-        return cls(keys, values, last=torch.full((1, LONGEST - 1), NOTHING, device=device))
+        return cls(keys, values, config.sequence, last=torch.full((1, LONGEST - 1), NOTHING, device=device))
 
     def check_room(self, tokens: int) -> None:
         """Raises ConfigError if so many tokens do not fit any more."""
-        room = self.keys[0].shape[1] - self.length
+        room = self.sequence - self.length
         if not 1 <= tokens <= room:
             raise ConfigError(f"{tokens} tokens do not fit a cache with room for {room}; start another.")
 
@@ -45,10 +49,20 @@ class Cache:
         """Keep what a layer made of new tokens, (1, heads, t, head_width); returns it with all that was kept before."""
         end = self.length + keys.shape[2]
         joined = []
-        for kept, new in ((self.keys[layer], keys), (self.values[layer], values)):
-            kept[:, self.length : end] = new[0]
-            joined.append(kept[None, :, :end])
+        for kept, new in ((self.keys, keys), (self.values, values)):
+            kept[layer] = self._with_room(kept[layer], end)
+            kept[layer][:, self.length : end] = new[0]
+            joined.append(kept[layer][None, :, :end])
         return tuple(joined)
+
+    def _with_room(self, kept: torch.Tensor, tokens: int) -> torch.Tensor:
+        """The same with room for so many tokens; where it has to grow, for as many again."""
+        heads, room, width = kept.shape
+        if tokens <= room:
+            return kept
+        larger = kept.new_empty(heads, min(2 * tokens, self.sequence), width)
+        larger[:, : self.length] = kept[:, : self.length]
+        return larger
 
     def advance(self, ids: torch.Tensor) -> None:
         """Every layer has kept these tokens, (1, t)."""

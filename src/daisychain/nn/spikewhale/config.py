@@ -61,6 +61,11 @@ class SpikeWhaleConfig:
                 f"rotary_width {self.rotary_width} of head_width {self.head_width} cannot be built; both are even, "
                 "and the first is at most the second."
             )
+        if self.heads * self.head_width > limits.SPIKEWHALE_MAX_ALL_HEADS_WIDTH:
+            raise ConfigError(
+                f"heads {self.heads} of head_width {self.head_width} cannot be built; together they are at most "
+                f"{limits.SPIKEWHALE_MAX_ALL_HEADS_WIDTH} wide."
+            )
         object.__setattr__(self, "parts", checked_parts(self.parts))
         if self.arithmetic not in _ARITHMETIC or self.backward not in ("int8", "float"):
             raise ConfigError(
