@@ -275,7 +275,9 @@ def test_a_pin_that_was_altered_is_asked_for_again(stand_in, opened, tmp_path, c
     for content in (
         b"{",
         b"[]",
+        b"[" * 100_000,
         b'{"dataset": "../x"}',
+        path.read_bytes().replace(f'"{first.identity["revision"]}"'.encode(), b"null"),
         path.read_bytes().replace(b'"train"', b'"../train"'),
     ):
         path.write_bytes(content)

@@ -16,6 +16,7 @@ from daisychain.data.hub_session import HubTrouble, retry_after_s
 from daisychain.data.packed import StreamedText
 from daisychain.data.patience import Patience
 from daisychain.data.stream import TokenStream
+from daisychain.data.stream_writer import tell_trouble, told_trouble
 from daisychain.data.token_store import Manifest, TokenStore, decode, encode
 from daisychain.data.tokenizer import load_tokenizer, pack
 
@@ -157,6 +158,18 @@ def test_who_waits_for_a_writer_that_gives_up_hears_why_at_once(streams) -> None
     assert errors[0] == errors[1]
 
 
+def test_trouble_of_another_time_is_no_news(tmp_path) -> None:
+    tell_trouble(tmp_path, DataLostError("away"))
+    now_s = time.time()
+    assert str(told_trouble(tmp_path, now_s - 60)) == "away"
+    assert told_trouble(tmp_path, now_s + 60) is None
+    for content in ({"time_s": now_s + 3_600, "lost": True, "words": "the clock was set back since"}, 5):
+        (tmp_path / "trouble.json").write_text(json.dumps(content))
+        assert told_trouble(tmp_path, now_s - 60) is None
+    (tmp_path / "trouble.json").write_bytes(b"[" * 100_000)
+    assert told_trouble(tmp_path, now_s - 60) is None
+
+
 def test_a_hub_that_is_back_is_asked_again(streams) -> None:
     library = Library(faults={-1: HubTrouble("is away")})
     stream = streams(library)
@@ -227,7 +240,20 @@ def test_a_cut_write_is_overwritten(streams) -> None:
 
 
 @pytest.mark.parametrize(
-    "harm", ["cut tokens", "no tokens", "not JSON", "other tokenizer", "longer", "negative", "huge", "list"]
+    "harm",
+    [
+        "cut tokens",
+        "no tokens",
+        "not JSON",
+        "other tokenizer",
+        "longer",
+        "negative",
+        "huge",
+        "list",
+        "half",
+        "deep",
+        "number",
+    ],
 )
 def test_a_hostile_cache_is_made_again(streams, harm) -> None:
     library = Library()
@@ -248,6 +274,9 @@ def test_a_hostile_cache_is_made_again(streams, harm) -> None:
             "negative": encode(Manifest(SOURCE, (*pieces, (-5, "0" * 64)), None, "whole")),
             "huge": encode(Manifest(SOURCE, ((1 << 62, "0" * 64),), None, "whole")),
             "list": b"[]",
+            "half": encode(Manifest(SOURCE, ((1.5, "0" * 64),), None, "whole")),
+            "deep": b"[" * 100_000,
+            "number": b'{"hash": "0", "manifest": 5}',
         }[harm]
         manifest.write_bytes(forged)
     second = streams(library)

@@ -1,6 +1,7 @@
 """Each part of SpikeWhale against a plain written-out reference: explicit loops over Python and NumPy numbers."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -297,9 +298,9 @@ def whole_reference(model, ids):
     for number, block in enumerate(model.blocks):
         if number == min(1, len(model.blocks) - 1):
             history = torch.cat([torch.full((len(ids), 2), -1), ids], 1)
-            speak(model.engram_connection, model.engram_norm, lambda x: model.engram(x, history))
-        turned = model.turned[:, : ids.shape[1]]
-        speak(block.attention_connection, block.attention_norm, lambda x: block.attention(x, turned, None))  # noqa: B023
+            speak(model.engram_connection, model.engram_norm, partial(model.engram, history=history))
+        attention = partial(block.attention, turned=model.turned[:, : ids.shape[1]], cache=None)
+        speak(block.attention_connection, block.attention_norm, attention)
         speak(block.mlp_connection, block.mlp_norm, block.mlp)
     return model.norm(model.refinement(sum(streams) / len(streams))) @ model.tokens.weight.T
 

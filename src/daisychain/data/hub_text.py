@@ -34,7 +34,10 @@ class Found:
     @classmethod
     def from_json(cls, content: Any) -> "Found":
         """Raises ValueError, KeyError or TypeError for what is none."""
-        found = cls(**{field.name: content[field.name] for field in fields(cls)})
+        values = {field.name: content[field.name] for field in fields(cls)}
+        if not all(isinstance(value, str) for value in values.values()):
+            raise ValueError("a part of it is no text")
+        found = cls(**values)
         TextChoice(None, found.dataset, found.config, found.split, found.column, found.revision)
         return found
 

@@ -185,7 +185,7 @@ def _known(path: Path, say: Callable[[str], None]) -> Found | None:
         return Found.from_json(json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
         say(f"{str(path)!r} cannot be used ({reason(error)}); the hub is asked again.")
         return None
 

@@ -154,11 +154,12 @@ def tell_trouble(folder: Path, failure: DataError) -> None:
 
 
 def told_trouble(folder: Path, since_s: float) -> DataError | None:
-    """What was told after `since_s`, seconds of this machine's calendar clock."""
+    """What was told after `since_s`, seconds of this machine's calendar clock; nothing from after now, when the clock
+    was set back."""
     try:
         body = json.loads((folder / TROUBLE).read_bytes())
-        if float(body["time_s"]) < since_s:
+        if not since_s <= float(body["time_s"]) <= time.time():
             return None
         return (DataLostError if body["lost"] else DataError)(str(body["words"])[:1_000])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -76,7 +76,7 @@ class TokenStore:
         except FileNotFoundError:
             self._set(Manifest(self.source), None)
             return ""
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             self._set(Manifest(self.source), None)
             return reason(error)
         self._set(manifest, stamp)
@@ -159,17 +159,19 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(content: bytes, source: Mapping[str, Any]) -> Manifest:
-    """The manifest of these tokens. Raises ValueError, KeyError or TypeError for any other content."""
+    """The manifest of these tokens. Raises ValueError, KeyError, TypeError or RecursionError for any other content."""
     outer = json.loads(content)
-    if hashlib.sha256(outer["manifest"].encode()).hexdigest() != outer["hash"]:
+    text = str(outer["manifest"])
+    if hashlib.sha256(text.encode()).hexdigest() != outer["hash"]:
         raise ValueError("its manifest was altered")
-    body = json.loads(outer["manifest"])
+    body = json.loads(text)
     if body["format"] != FORMAT or body["source"] != source:
         raise ValueError("it is of another format, data set or tokenizer")
     manifest = Manifest(
         source, tuple((count, digest) for count, digest in body["pieces"]), body["state"], body["end"]
     )
-    if not all(count > 0 for count, _ in manifest.pieces) or manifest.end not in (None, *ENDS):
+    counts = [count for count, _ in manifest.pieces]
+    if not all(type(count) is int and count > 0 for count in counts) or manifest.end not in (None, *ENDS):
         raise ValueError("its numbers are out of range")
     if manifest.tokens > limits.STREAM_MAX_TOKENS:
         raise ValueError(f"it has {manifest.tokens} tokens, more than {limits.STREAM_MAX_TOKENS}")
