@@ -342,6 +342,19 @@ def test_few_windows_are_split_too(streams) -> None:
     assert text.windows(np.arange(3)).shape == (3, 33)
 
 
+def test_a_full_disk_moves_no_window_into_or_out_of_what_is_held_out(streams, monkeypatch) -> None:
+    """A run that began on a nearly full disk goes on when there is space: each number is the window that it was."""
+    monkeypatch.setattr(limits, "STREAM_PIECE_TOKENS", 1_500)
+    monkeypatch.setattr(limits, "CACHE_FREE_BYTES", 1 << 62)
+    short = StreamedText(streams(Library()), 32, 5, SOURCE, False)
+    assert short._stream.end == "space"
+    assert short._stream.tokens < 80 * 32, "fewer than would be waited for"
+    monkeypatch.setattr(limits, "CACHE_FREE_BYTES", 0)
+    whole = StreamedText(streams(Library()), 32, 5, SOURCE, False)
+    assert np.array_equal(short.held_out(), whole.held_out())
+    assert len(whole.held_out()) == 16
+
+
 def test_a_data_set_too_small_is_refused(streams) -> None:
     with pytest.raises(DataError, match=r"'demo/made' has \d+ tokens; sequences of 4096 take at least 8193"):
         StreamedText(streams(Library(3)), 4_096, 0, SOURCE, False)

@@ -117,9 +117,10 @@ class StreamedText(PackedText):
                 f"data set {source['dataset']!r} has {stream.tokens} tokens; sequences of {sequence} take at least "
                 f"{2 * sequence + 1}. Choose another or a shorter --sequence."
             )
-        # At least four fifths of a small data set are for training.
-        most = max(1, int(there * limits.HELD_OUT_FRACTION))
-        self._first = min(limits.STREAM_HELD_OUT_WINDOWS, most)
+        self._first = min(limits.STREAM_HELD_OUT_WINDOWS, there)
+        # At least four fifths of a small data set are for training; one that stopped for want of space may be large.
+        if stream.end == "whole" or there < 2 * self._first:
+            self._first = min(self._first, max(1, int(there * limits.HELD_OUT_FRACTION)))
         held_out = self._cut(np.arange(self._first), sequence)
         count = (limits.STREAM_MAX_TOKENS - 1) // sequence - limits.STREAM_HELD_OUT_WINDOWS
         identity = {**source, "sequence": sequence}

@@ -106,12 +106,14 @@ def pack(documents: Iterable[str], tokenizer: Tokenizer) -> U16:
 
 def _parts(document: str) -> Iterator[str]:
     """A document as it is, or cut before spaces where it would take much memory to tokenise at once."""
-    while len(document) > limits.TOKENIZE_CHARACTERS:
-        at = document.rfind(" ", 1, limits.TOKENIZE_CHARACTERS)
-        at = at if at > 0 else limits.TOKENIZE_CHARACTERS
-        yield document[:at]
-        document = document[at:]
-    yield document
+    start = 0
+    while len(document) - start > limits.TOKENIZE_CHARACTERS:
+        most = start + limits.TOKENIZE_CHARACTERS
+        at = document.rfind(" ", start + 1, most)
+        end = at if at > 0 else most
+        yield document[start:end]
+        start = end
+    yield document[start:]
 
 
 @functools.cache
