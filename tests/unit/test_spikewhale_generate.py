@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from daisychain.base.errors import ConfigError, NonFiniteError
 from daisychain.nn.spikewhale import PARTS, SpikeWhale, SpikeWhaleConfig, generate
@@ -55,6 +56,28 @@ def test_in_8_bits_cached_logits_are_the_whole_texts_bit_for_bit(parts):
         in_pieces = model.start_cache()
         for start, end in ((0, 5), (5, 6), (6, SEQUENCE)):
             assert torch.equal(model.forward_cached(ids[:, start:end], in_pieces), wanted[end - 1])
+
+
+@pytest.mark.parametrize("parts", [PARTS, ()])
+def test_between_the_products_of_a_model_that_writes_all_is_float64(parts, monkeypatch):
+    """What float32 loses depends on how many rows are summed together; here it is too little to be seen for sure."""
+    model, seen = built(parts), []
+    for name in ("scaled_dot_product_attention", "rms_norm"):
+        whole = getattr(F, name)
+
+        def watched(x, *rest, whole=whole, **options):
+            seen.append(x.dtype)
+            return whole(x, *rest, **options)
+
+        monkeypatch.setattr(F, name, watched)
+    for block in model.blocks:
+        block.register_forward_pre_hook(lambda _, given: seen.append(given[0].dtype))
+    for training, wanted in ((False, torch.float64), (True, torch.float32)):
+        seen.clear()
+        with torch.no_grad():
+            model.train(training)(torch.tensor([[5, 6, 7]]))
+        assert len(seen) > 2 * len(model.blocks)
+        assert set(seen) == {wanted}
 
 
 def test_a_full_cache_refuses_more():
