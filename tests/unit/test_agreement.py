@@ -7,6 +7,7 @@ import pytest
 from daisychain.cluster.agreement import first_difference, setup_of
 from daisychain.cluster.config import TrainConfig
 from daisychain.cluster.replica import Replica
+from daisychain.nn.spikewhale import PARTS
 from daisychain.tasks import TaskOptions, load_task
 
 FLAGS = {
@@ -36,6 +37,11 @@ def test_the_same_is_the_same_and_nothing_long_is_sent():
     name, here, there = first_difference(setup("digits", TaskOptions()), other)
     assert name == "data"
     assert len(here) == len(there) == 16
+
+
+def test_parts_that_are_off_are_named():
+    here, there = (setup("spikewhale", TaskOptions(without=off)) for off in ((), ("engram",)))
+    assert first_difference(here, there) == ("model.parts", [*PARTS], [p for p in PARTS if p != "engram"])
 
 
 def test_what_one_side_lacks_is_a_difference():

@@ -74,6 +74,19 @@ def test_files_of_a_folder_are_documents(tmp_path) -> None:
     assert ends >= 1
 
 
+def test_text_that_is_no_utf_8_is_used_and_said(tmp_path) -> None:
+    latin, good = tmp_path / "latin.txt", tmp_path / "good.txt"
+    latin.write_bytes("Gänseblümchen ".encode("latin-1") * 100)
+    good.write_bytes(b"daisies " * 100)
+    assert (
+        open_tokens(TextChoice(latin), 8, 0)
+        .notes[0]
+        .endswith("it is not all UTF-8, and what is not counts as �: save as UTF-8")
+    )
+    assert "1 of 2 files are not all UTF-8" in open_tokens(TextChoice(tmp_path), 8, 0).notes[0]
+    assert "UTF-8" not in open_tokens(TextChoice(good), 8, 0).notes[0]
+
+
 def test_a_long_document_is_tokenised_in_parts_without_losing_a_character(monkeypatch) -> None:
     monkeypatch.setattr(limits, "TOKENIZE_CHARACTERS", 50)
     tokenizer = load_tokenizer()

@@ -1,12 +1,14 @@
 """Generation with a cache is generation without, token for token."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from daisychain.base import limits
 from daisychain.base.errors import ConfigError, NonFiniteError
 from daisychain.nn.spikewhale import PARTS, SpikeWhale, SpikeWhaleConfig, generate
-from daisychain.nn.spikewhale.generate import shortened
+from daisychain.nn.spikewhale.generate import pick, shortened
 
 SEQUENCE = 12
 SETS = [PARTS, (), *(tuple(p for p in PARTS if p != off) for off in PARTS)]
@@ -129,6 +131,23 @@ def test_the_seed_decides_and_temperature_zero_takes_the_likeliest():
         likeliest = int(model(torch.tensor([[1]]))[0, -1].argmax())
     assert next(generate(model, [1], 1, 0.0, 1)) == likeliest
     assert list(generate(model, [1], 0, 1.0, 0)) == []
+
+
+@pytest.mark.parametrize(("temperature", "share"), [(1.0, 0.75), (0.5, 0.9), (100.0, 0.5)])
+def test_a_token_comes_as_often_as_its_likelihood_at_that_temperature_says(temperature, share):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.full((97,), -1e9, dtype=torch.float64)
+    logits[[5, 7]] = torch.tensor([np.log(3.0), 0.0], dtype=torch.float64)
+    drawn = [pick(logits, temperature, generator) for _ in range(2_000)]
+    assert set(drawn) == {5, 7}
+    assert drawn.count(5) / len(drawn) == pytest.approx(share, abs=0.04)
+
+
+def test_only_the_likeliest_few_are_ever_drawn():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.arange(97, dtype=torch.float64) * 1e-3
+    drawn = {pick(logits, 1.0, generator) for _ in range(2_000)}
+    assert drawn == set(range(97 - limits.SAMPLING_TOP_K, 97))
 
 
 @pytest.mark.parametrize(

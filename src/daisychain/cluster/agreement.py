@@ -16,7 +16,8 @@ from daisychain.cluster.fleet import Fleet
 from daisychain.cluster.records import Fault
 from daisychain.cluster.replica import Replica
 
-LONGEST_SHOWN = 60  # characters of a value that is compared, and shown, as it is
+LONGEST_SHOWN = 60  # characters of a value that is compared, and shown, as it is …
+LONGEST_LIST = 16  # … and entries of a list of such values
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ def _condensed(value: Any) -> Any:
     """The same JSON with a digest in place of every value that is long."""
     if isinstance(value, dict):
         return {name: _condensed(part) for name, part in value.items()}
+    if isinstance(value, list) and len(value) <= LONGEST_LIST:
+        return [_condensed(part) for part in value]
     text = json.dumps(value, sort_keys=True)
     return value if len(text) <= LONGEST_SHOWN else _digest(text)
 

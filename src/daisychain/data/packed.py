@@ -221,4 +221,15 @@ def open_local(path: Path | None, sequence: int, seed: int, notes: Iterable[str]
     tokens = kept_tokens(documents, cache_folder())
     source = str(path) if path else "the embedded corpus"
     identity = {"tokens": data_hash(tokens), "tokenizer": tokenizer_digest(), "sequence": sequence}
+    if broken := sum(not _is_utf8(document) for document in documents):
+        which = "it is" if len(documents) == 1 else f"{broken} of {len(documents)} files are"
+        note += f"; {which} not all UTF-8, and what is not counts as \N{REPLACEMENT CHARACTER}: save as UTF-8"
     return LocalText(tokens, sequence, seed, source, identity, [*notes, note])
+
+
+def _is_utf8(document: bytes) -> bool:
+    try:
+        document.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
