@@ -1,5 +1,6 @@
 """Text of this machine as packed windows, and what a choice of text may be."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -163,6 +164,22 @@ def test_a_cache_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch, cap
     path.write_text(numbered(500))
     assert open_tokens(TextChoice(path), 16, 0).sample_count > 10
     assert "DAISY_CACHE" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_costs_no_second_tokenising(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(limits, "LOCAL_CACHE_BYTES", 1_000)
+    work, calls = local_tokens._tokenise, []
+    monkeypatch.setattr(local_tokens, "_tokenise", lambda documents: calls.append(1) or work(documents))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(local_tokens.TokenStore, "_write", refuse)
+    path = tmp_path / "a.txt"
+    path.write_text(numbered(500))
+    assert open_tokens(TextChoice(path), 16, 0).sample_count > 10
+    assert len(calls) == 1
+    assert "the disk is full" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 300])

@@ -41,8 +41,11 @@ def _kept(store: TokenStore, documents: Sequence[bytes]) -> U16:
         if why:
             say(f"the tokens kept in {str(store.folder)!r} cannot be used ({why}); they are made again.")
         tokens = _tokenise(documents)
-        if store.has_space() and len(tokens) <= limits.STREAM_MAX_TOKENS:
-            store.append(tokens, None, "whole")
+        try:
+            if store.has_space() and len(tokens) <= limits.STREAM_MAX_TOKENS:
+                store.append(tokens, None, "whole")
+        except DataError as error:
+            say(f"tokens of this text are not kept: {error}")
         return tokens
     return store.read(0, store.manifest.tokens)
 
