@@ -7,13 +7,14 @@ import sys
 import threading
 import time
 
+import filelock
 import numpy as np
 import pytest
 
 from daisychain.base import limits
 from daisychain.base.errors import DataError, DataLostError
 from daisychain.data.hub_session import HubTrouble, retry_after_s
-from daisychain.data.packed import StreamedText
+from daisychain.data.packed import StreamedText, shuffled
 from daisychain.data.patience import Patience
 from daisychain.data.stream import TokenStream
 from daisychain.data.stream_writer import tell_trouble, told_trouble
@@ -156,6 +157,28 @@ def test_who_waits_for_a_writer_that_gives_up_hears_why_at_once(streams) -> None
     assert other.begun == []
     assert "is away" in errors[0]
     assert errors[0] == errors[1]
+
+
+def test_who_waits_for_another_process_waits_while_text_comes_and_no_longer(streams) -> None:
+    class Clock:
+        passed_s, pieces = 0.0, 12
+
+        def now_s(self):
+            return self.passed_s
+
+        def sleep(self, _):
+            self.passed_s += limits.HUB_STALL_S / 4
+            if self.pieces:
+                self.pieces -= 1
+                other.append(np.zeros(100, np.uint16), None)
+
+    clock, other = Clock(), TokenStore(streams.folder, SOURCE)
+    with filelock.FileLock(streams.folder / "lock"):
+        stream = TokenStream(streams.folder, SOURCE, Library(), "data set made", clock=clock)
+        stream.wait(1_200)
+        assert clock.passed_s == 3 * limits.HUB_STALL_S
+        with pytest.raises(DataLostError, match="no text came for 200 s"):
+            stream.wait(1_300)
 
 
 def test_trouble_of_another_time_is_no_news(tmp_path) -> None:
@@ -375,6 +398,39 @@ def test_the_embedded_corpus_stands_in_for_what_is_lost(streams, monkeypatch, ca
     )
     said = capsys.readouterr().err
     assert said.count("goes on with the embedded corpus") == 1
+    # A block that is there in part has no order yet, so none of it is used.
+    blocks = (whole._stream.tokens - 1) // 32 - 16
+    blocks -= blocks % 64
+    both = np.arange(blocks - 2, blocks + 64)
+    stand_ins = whole._substitute.windows(both[2:] % whole._substitute.sample_count)
+    assert np.array_equal(whole.windows(both)[2:], stand_ins)
+    assert not np.array_equal(whole.windows(both)[:2], whole._substitute.windows(both[:2]))
+
+
+def test_space_that_comes_back_at_any_moment_is_used(streams, monkeypatch) -> None:
+    monkeypatch.setattr(limits, "STREAM_PIECE_TOKENS", 1_500)
+    monkeypatch.setattr(limits, "CACHE_FREE_BYTES", 1 << 62)
+    text = StreamedText(streams(Library()), 32, 5, SOURCE, False)
+    looks = itertools.chain([False], itertools.repeat(True))
+    monkeypatch.setattr(TokenStore, "has_space", lambda _: next(looks))
+    number = np.array([200])
+    assert np.array_equal(
+        text.windows(number), StreamedText(streams(Library()), 32, 5, SOURCE, False).windows(number)
+    )
+
+
+def test_the_order_of_windows_is_pinned() -> None:
+    """A run goes on with another version of the program."""
+    assert shuffled(np.array([0, 1, 2, 63, 64, 150, 151, 400]), 160, 7).tolist() == [
+        7,
+        9,
+        17,
+        39,
+        93,
+        141,
+        139,
+        29,
+    ]
 
 
 def test_two_runs_with_other_sequences_share_the_tokens(streams) -> None:

@@ -128,6 +128,8 @@ class StreamedText(PackedText):
 
     def windows(self, numbers: I64) -> I64:
         places, missing = self._places(numbers)
+        while missing.any() and self._substitute is None:  # for want of space, of which there is some by now
+            places, missing = self._places(numbers)
         if not missing.any():
             return self._cut(places, self.sequence)
         windows = self._stand_in(numbers)
