@@ -156,6 +156,17 @@ def test_events_keep_the_newest_and_every_glimpse_of_late(run):
     assert reader.events[-1]["metrics"] == {"good": 1.5}
 
 
+def test_looks_at_steps_that_are_done_again_are_not_shown_twice(run):
+    kinds = [("started", 0), ("glimpse", 3), ("glimpse", 6), ("resumed", 3), ("glimpse", 6), ("glimpse", 9)]
+    lines = [
+        {"time_s": 5.0 + n, "step": step, "kind": kind, "text": ""} for n, (kind, step) in enumerate(kinds)
+    ]
+    write(run / "events.jsonl", lines)
+    reader = RunReader(run)
+    assert [event["time_s"] for event in reader.glimpses] == [6.0, 9.0, 10.0]
+    assert len(reader.events) == len(lines)
+
+
 def test_checkpoints_are_listed_latest_first_and_links_are_not(run, tmp_path):
     for step in (3, 100, 20):
         (run / f"checkpoints/step-{step:08d}.safetensors").write_bytes(b"x" * step)

@@ -166,7 +166,8 @@ class RunReader:
 
     @property
     def glimpses(self) -> list[dict[str, Any]]:
-        """Those of kind `glimpse`, as many of them, whatever else has happened since."""
+        """Those of kind `glimpse`, as many of them, whatever else has happened since; as `rows`, without those of
+        steps that a resumed run does again."""
         return list(self._kept_glimpses)
 
     @property
@@ -258,4 +259,7 @@ class RunReader:
         self._kept_events.append(event)
         if event["kind"] == "glimpse":
             self._kept_glimpses.append(event)
+        elif event["kind"] in ("started", "resumed"):  # what came after that step is done again
+            kept = [glimpse for glimpse in self._kept_glimpses if glimpse["step"] <= event["step"]]
+            self._kept_glimpses = deque(kept, maxlen=limits.HISTORY_EVENTS)
         return True
