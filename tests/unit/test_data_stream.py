@@ -17,7 +17,7 @@ from daisychain.data.hub_session import HubTrouble, retry_after_s
 from daisychain.data.packed import StreamedText, shuffled
 from daisychain.data.patience import Patience
 from daisychain.data.stream import TokenStream
-from daisychain.data.stream_writer import tell_trouble, told_trouble
+from daisychain.data.stream_writer import StreamWriter, tell_trouble, told_trouble
 from daisychain.data.token_store import Manifest, TokenStore, decode, encode
 from daisychain.data.tokenizer import load_tokenizer, pack
 
@@ -126,6 +126,40 @@ def test_trouble_is_outlived_and_nothing_is_read_twice(streams) -> None:
     assert library.begun == [0, 30, 170]
     assert len(streams.said) == 2
     assert "answered 503; it is asked again in" in streams.said[0]
+
+
+def test_patience_is_whole_again_after_every_text(streams, monkeypatch) -> None:
+    class Clock:
+        passed_s = 0.0
+
+        def now_s(self):
+            return self.passed_s
+
+        def sleep(self, wait_s):
+            self.passed_s += wait_s
+
+    monkeypatch.setattr(limits, "HUB_RETRY_FIRST_S", 1.0)
+    monkeypatch.setattr(limits, "HUB_RETRY_MOST_S", 1.0)
+    library = Library(faults={batch: HubTrouble("is away") for batch in range(5, 40, 5)})
+    store, clock = TokenStore(streams.folder, SOURCE), Clock()
+    lock = filelock.FileLock(streams.folder / "lock")
+    lock.acquire()
+    wanted, patience = limits.STREAM_MAX_TOKENS, Patience(clock)
+    writer = StreamWriter(
+        store,
+        lock,
+        library,
+        load_tokenizer(),
+        lambda: wanted,
+        "made",
+        patience=patience,
+        clock=clock,
+        say=print,
+    )
+    writer.run()
+    assert writer.failure is None
+    assert clock.passed_s > 3 * limits.HUB_PATIENCE_S
+    assert np.array_equal(store.read(0, store.manifest.tokens), library.tokens())
 
 
 def test_patience_ends_with_what_to_do(streams) -> None:
