@@ -349,13 +349,15 @@ def test_an_altered_token_is_never_used(streams) -> None:
     first.wait(limits.STREAM_MAX_TOKENS)
     first.close()
     path = streams.folder / "tokens.u16"
+    boundary = decode((streams.folder / "manifest.json").read_bytes(), SOURCE).pieces[0][0]
     content = bytearray(path.read_bytes())
-    content[5_000] ^= 1
+    content[2 * (boundary + 10)] ^= 1
     path.write_bytes(content)
     second = streams(library)
     second.wait(limits.STREAM_MAX_TOKENS)
+    assert np.array_equal(second.read(boundary - 50, boundary), library.tokens()[boundary - 50 : boundary])
     with pytest.raises(DataError, match="were altered after they were written; delete the folder"):
-        second.read(2_400, 2_600)
+        second.read(boundary - 50, boundary + 5)  # a part of the piece that was altered elsewhere
 
 
 def test_the_windows_of_a_stream_wrap_round_at_its_end(streams) -> None:
