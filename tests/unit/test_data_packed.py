@@ -135,6 +135,14 @@ def test_a_long_text_is_tokenised_once(tmp_path, monkeypatch) -> None:
     assert open_tokens(TextChoice(path), 16, 0).identity != first.identity
 
 
+def test_the_same_bytes_in_other_documents_are_another_text(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(limits, "LOCAL_CACHE_BYTES", 1)
+    for documents in ([b"one two", b" three"], [b"one two three"], [b"one", b" two three"]):
+        kept = local_tokens.kept_tokens(documents, tmp_path)
+        text = "".join(document.decode() + "<|end|>" for document in documents)
+        assert load_tokenizer().decode(kept) == text
+
+
 @pytest.mark.parametrize("harm", ["altered", "cut", "manifest"])
 def test_kept_tokens_that_were_altered_are_not_used(tmp_path, monkeypatch, capsys, harm) -> None:
     monkeypatch.setattr(limits, "LOCAL_CACHE_BYTES", 1_000)
