@@ -104,7 +104,9 @@ MAX_GENERATED_BYTES = 1 << 20
 SPIKEWHALE_MAX_VOCABULARY = 1 << 20
 SPIKEWHALE_MAX_HEADS = 256
 SPIKEWHALE_MAX_HEAD_WIDTH = 256
-SPIKEWHALE_MAX_ALL_HEADS_WIDTH = 2 * MAX_MODEL_WIDTH  # what a token leaves in each layer's cache follows from it
+SPIKEWHALE_MAX_ALL_HEADS_WIDTH = (
+    2 * MAX_MODEL_WIDTH
+)  # what a token leaves in each layer's cache follows from it
 SPIKEWHALE_MAX_MLP_WIDTH = 4 * MAX_MODEL_WIDTH
 SPIKEWHALE_MAX_ENTRIES = 1 << 20  # of a hashed table
 SPIKEWHALE_MAX_STREAMS = 8
@@ -291,7 +293,9 @@ HUB_PREVIEW_ROWS = 20
 HUB_PREVIEW_CHARACTERS = 400  # of a value of a preview
 HUB_NAMES_SHOWN = 20  # configs, splits or columns that a message lists
 HUB_ROWS_AT_ONCE = 256
-HUB_READ_BYTES = 1 << 22  # a parquet column is asked for in parts of this size
+HUB_READ_BYTES = (
+    1 << 19
+)  # a parquet column is asked for in parts of this size, so that a slow hub is seen to give
 STREAM_MAX_TOKENS = 1 << 30  # of a data set: 2 GiB on disk; the stream begins anew after them
 STREAM_PIECE_TOKENS = 1 << 18  # appended to the cache at once
 STREAM_BLOCK_WINDOWS = 512  # are shuffled among themselves, so training waits for no more than one block
