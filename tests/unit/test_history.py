@@ -167,6 +167,12 @@ def test_looks_at_steps_that_are_done_again_are_not_shown_twice(run):
     assert len(reader.events) == len(lines)
 
 
+def test_a_sample_is_a_text_that_is_not_too_long(run):
+    glimpse = {"time_s": 5.0, "step": 1, "kind": "glimpse", "text": "at 1"}
+    write(run / "events.jsonl", [glimpse | {"sample": sample} for sample in ("x" * 9_000, {"a": 1})])
+    assert [event["sample"] for event in RunReader(run).glimpses] == ["x" * limits.EVENT_TEXT_CHARACTERS, ""]
+
+
 def test_checkpoints_are_listed_latest_first_and_links_are_not(run, tmp_path):
     for step in (3, 100, 20):
         (run / f"checkpoints/step-{step:08d}.safetensors").write_bytes(b"x" * step)

@@ -152,9 +152,17 @@ def test_a_token_is_drawn_where_others_can_connect() -> None:
 
 
 def ask(
-    access, method="GET", path="/", query="", headers=(), kind="http", body=(b"",), body_limit=None
+    access,
+    method="GET",
+    path="/",
+    query="",
+    headers=(),
+    kind="http",
+    body=(b"",),
+    body_limit=None,
+    sorry=False,
 ) -> dict:
-    """What a door answers, and whether it let the request in."""
+    """What a door answers, and whether it let the request in. `sorry`: inside, errors get an answer as well."""
     seen = {"status": 0, "headers": {}, "body": b"", "inside": False, "received": 0}
 
     async def inside(scope, receive, send) -> None:
@@ -167,6 +175,14 @@ def ask(
         if scope["type"] == "http":
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"ok"})
+
+    async def inside_with_errors(scope, receive, send) -> None:
+        try:
+            await inside(scope, receive, send)
+        except Exception:
+            await send({"type": "http.response.start", "status": 500, "headers": []})
+            await send({"type": "http.response.body", "body": b"sorry"})
+            raise
 
     parts = list(body)
 
@@ -192,7 +208,7 @@ def ask(
         "client": ("127.0.0.1", 5),
         "headers": [(b"host", b"127.0.0.1:8080"), *((k.encode(), v.encode("latin-1")) for k, v in headers)],
     }
-    guard = Guard(inside, access, *([body_limit] if body_limit else []))
+    guard = Guard(inside_with_errors if sorry else inside, access, *([body_limit] if body_limit else []))
     asyncio.run(guard(scope, receive, send))
     return seen
 
@@ -267,6 +283,15 @@ def test_bodies_are_bounded_declared_or_not() -> None:
     assert streamed["status"] == 413
     assert streamed["received"] == 10
     assert ask(LOCAL, headers=own, body=[b"12345", b"67890"], **small)["status"] == 200
+
+
+def test_a_body_that_is_too_large_is_called_so_whatever_the_application_makes_of_it() -> None:
+    """Starlette answers 500 to an error that it does not know, and raises it again."""
+    own = [("origin", "http://127.0.0.1:8080")]
+    seen = ask(LOCAL, "POST", headers=own, body=[b"12345", b"678901"], body_limit=lambda _: 10, sorry=True)
+    assert seen["status"] == 413
+    assert b"At most 10 bytes" in seen["body"]
+    assert b"sorry" not in seen["body"]
 
 
 def test_hostile_requests_get_an_answer_and_not_an_error() -> None:

@@ -17,7 +17,7 @@ from daisychain.base import limits
 from daisychain.base.errors import ConfigError, DaisyError
 from daisychain.cluster.estimate import Estimate, Rate, fits
 from daisychain.nn.spikewhale import PARTS, PRESETS
-from daisychain.panel.request import TASKS
+from daisychain.panel.request import TASKS, JobRequest
 from daisychain.panel.train import sizing, words
 from daisychain.panel.train.draft import STARTS, WHERE, Draft
 from daisychain.panel.train.routes import UPLOAD_ROUTE, body_limit, upload_route
@@ -99,7 +99,22 @@ def test_another_task_brings_its_own_beginnings_and_places() -> None:
     assert "choose a" in (draft.missing() or "") or "upload" in (draft.missing() or "")
     draft.choose_task("digits")
     assert draft.missing() is None
-    assert Draft().places(local=False) == tuple(place for place in WHERE if place != "path")
+    assert Draft(local=False).places() == tuple(place for place in WHERE if place != "path")
+
+
+def test_from_elsewhere_no_path_of_this_machine_is_looked_at() -> None:
+    here = Draft({"task": "table", "source": "file", "data": "/etc/passwd"}, "path")
+    draft = Draft.of_cookie(here.as_cookie(), local=False)
+    assert (draft.where, draft.values["data"]) == ("upload", None)
+    draft.take(JobRequest("text", source="file", data="/etc/passwd"))
+    assert (draft.where, draft.values["data"]) == ("embedded", None)
+
+
+def test_a_file_that_was_brought_stays_one_after_its_run() -> None:
+    request = JobRequest("text", source="file", data="/runs/.uploads/0123456789abcdef.txt")
+    draft = Draft(local=False)
+    draft.take(request)
+    assert (draft.where, draft.request()) == ("upload", request)
 
 
 def test_tasks_begin_as_in_a_terminal() -> None:

@@ -1,5 +1,6 @@
 """Trainers that outlive the panel: started once, found again, stopped gently and by force, never two on a machine."""
 
+import errno
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from daisychain.base import limits
 from daisychain.base.clock import SystemClock
 from daisychain.base.errors import ConfigError, DaisyError, RunFolderError
 from daisychain.cluster.storage.node_lock import owner_of, take_node_lock
+from daisychain.cluster.storage.run_folder import read_config
 from daisychain.panel.jobs import Job, Jobs
 from daisychain.panel.request import JobRequest
 
@@ -132,7 +134,10 @@ def test_a_trainer_that_is_killed_is_lost(tmp_path) -> None:
     jobs = make_jobs(tmp_path)
     _at_work(jobs, job := jobs.start(RUN))
     os.kill(job.pid, signal.SIGKILL)
-    assert wait_for("the end", lambda: jobs.ending("first")).kind == "lost"
+    ending = wait_for("the end", lambda: jobs.ending("first"))
+    assert (ending.kind, "last checkpoint is kept" in ending.text) == ("lost", True)
+    (tmp_path / "runs/first/checkpoints/step-00000001.safetensors").unlink()
+    assert "nothing is kept" in jobs.ending("first").text
     assert jobs.busy() is None
 
 
@@ -249,13 +254,80 @@ def test_job_files_are_not_trusted(tmp_path) -> None:
         {"request": {"task": "rm -rf"}},
         {"request": []},
         {"stop_asked_s": []},
+        {"pid": -1, "pid_created_s": 0.0},
     ):
         (folder / "job.json").write_text(json.dumps(good | wrong))
         assert jobs.get("evil") is None
         assert jobs.list() == []
+    (folder / "job.json").write_text("[" * 50_000)
+    assert make_jobs(tmp_path).list() == []
     (folder / "job.json").write_text(json.dumps(good))
     assert jobs.get("evil") is not None
     assert jobs.running() is None
+
+
+def test_nothing_in_a_run_s_folder_keeps_a_panel_waiting_or_leads_out(tmp_path) -> None:
+    folder = tmp_path / "runs/evil"
+    folder.mkdir(parents=True)
+    for name in ("job.json", "status.json", "config.json"):
+        os.mkfifo(folder / name)
+    (tmp_path / "secret").write_text("mine")
+    (folder / "train.log").symlink_to(tmp_path / "secret")
+    jobs = make_jobs(tmp_path)
+    assert jobs.list() == []
+    assert jobs.ended_run("evil") is not None
+    assert read_config(folder) == {}
+    assert jobs.log_tail("evil") == []
+    (folder / "job.json").unlink()
+
+
+def test_a_full_disk_leaves_no_trainer_that_nobody_knows(tmp_path, monkeypatch) -> None:
+    jobs = make_jobs(tmp_path)
+    spawned = []
+    monkeypatch.setattr("daisychain.panel.jobs._detached", _noted(spawned))
+    monkeypatch.setattr("daisychain.panel.jobs.write_atomic", _full)
+    with pytest.raises(RunFolderError, match="No space left"):
+        jobs.start(RUN)
+    wait_for("its end", lambda: not psutil.pid_exists(spawned[0].pid))
+    assert jobs.list() == []
+
+
+def test_a_full_disk_does_not_keep_a_run_from_being_stopped(tmp_path, monkeypatch) -> None:
+    now_s = [1_000.0]
+    jobs = make_jobs(tmp_path, now_s=lambda: now_s[0])
+    _at_work(jobs, job := jobs.start(HANGS))
+    monkeypatch.setattr("daisychain.panel.jobs.write_atomic", _full)
+    assert "is stopping" in jobs.stop("first")
+    assert jobs.asked_ago_s(jobs.running()) == 0.0
+    now_s[0] -= 3_600.0  # and the clock is set back: nobody waits for an hour
+    assert "ended by force" in jobs.stop("first")
+    assert not job.alive
+
+
+def _full(*_args, **_options) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def _noted(spawned: list):
+    def detached(command, log):
+        spawned.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+        return spawned[-1]
+
+    return detached
+
+
+def test_a_clock_that_is_set_hides_no_run(tmp_path) -> None:
+    """When a process was created is reckoned from the clock: after it was set, a panel reads another time."""
+    _at_work(jobs := make_jobs(tmp_path), jobs.start(RUN))
+    path = tmp_path / "runs/first/job.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"pid_created_s": values["pid_created_s"] - 3_600.0}))
+    again = make_jobs(tmp_path)
+    assert again.running().name == "first"
+    assert again.ending("first") is None
+    path.write_text(json.dumps(values | {"started_s": values["started_s"] + 3_600.0}))  # it was set back
+    again.stop("first")
+    assert wait_for("the end", lambda: again.ending("first")).kind == "stopped"
 
 
 def test_what_a_request_may_read(tmp_path) -> None:

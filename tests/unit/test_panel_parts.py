@@ -184,6 +184,11 @@ def test_pictures_of_almost_nothing_are_fine() -> None:
             Seen(part(shown))
 
 
+def test_figures_beyond_every_number_are_left_out() -> None:
+    end = {"metrics": {"perplexity": 10**400, "accuracy": float("nan")}}
+    assert not {"perplexity", "accuracy"} & {*Seen(run_parts.facts(picture(summary=end))).values}
+
+
 def test_held_out_figures_come_from_the_newest_glimpse_or_the_end() -> None:
     glimpses = tuple(event("glimpse", step, "Once", metrics={"perplexity": 90.0 - step}) for step in (10, 20))
     assert float(Seen(run_parts.facts(picture(glimpses=glimpses))).values["perplexity"]) == 70.0

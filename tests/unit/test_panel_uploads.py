@@ -151,6 +151,14 @@ def test_few_come_at_once(uploads) -> None:
     assert len(asyncio.run(all_at_once())) == limits.UPLOADS_AT_ONCE
 
 
+@pytest.mark.parametrize("path", ["~nobody-here/x", "x" * 300, "loop/x", "a\0b", "/proc/1/fd/0"])
+def test_a_path_that_leads_nowhere_is_refused_in_words(uploads, tmp_path, path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for local in (True, False):
+        with pytest.raises(ConfigError, match=r"upload the file|no file|cannot be opened"):
+            uploads.checked(path if path[0] in "~/" else str(tmp_path / path), local)
+
+
 def test_only_own_files_are_listed_and_removed(uploads, tmp_path) -> None:
     kept = bring(uploads, TABLE)
     other = uploads.folder / "notes.txt"

@@ -221,7 +221,6 @@ PANEL_RATES = (1e-6, 1.0)
 PANEL_MAX_CHECKPOINT_EVERY = 10_000
 PANEL_TEXT_CHARACTERS = 200  # of a name that a data set or a table gave
 PANEL_PATH_CHARACTERS = 1_000
-JOB_FILE_BYTES = 65_536
 JOB_STOP_GRACE_S = 10.0  # a run that was asked to stop may finish its step and its checkpoint
 JOB_KILL_LIMIT_S = 5.0
 JOB_LOG_BYTES = 16_384  # of the trainer's words, from the end

@@ -1,6 +1,6 @@
 """How a trainer that runs no more has ended, from what it left: its status, its last words, its exit code."""
 
-import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +8,8 @@ from typing import Any
 
 from daisychain.base import limits
 from daisychain.base.errors import INTERRUPTED
+from daisychain.cluster.storage.cleaning import as_object
+from daisychain.cluster.storage.tail import open_regular, read_json
 
 KINDS = ("finished", "stopped", "paused", "failed", "lost")
 
@@ -33,15 +35,21 @@ def ending_of(folder: Path, words: Sequence[str], started_s: float, exit_code: i
         return Ending("failed", said)
     if exit_code == INTERRUPTED or exit_code == -15:
         return Ending("stopped", "stopped before the first step, so there is nothing to keep.")
-    how = "" if exit_code is None else f" (exit code {exit_code})"
-    return Ending("lost", f"the trainer ended without a word{how}; its last checkpoint is kept.")
+    how = f" (exit code {exit_code})" if exit_code else ""  # 0: it was ended by force, and that took the code
+    return Ending("lost", f"the trainer ended without a word{how}; {what_is_kept(folder)}.")
+
+
+def what_is_kept(folder: Path) -> str:
+    """Of a run that could not save its state at its end."""
+    kept = any((folder / "checkpoints").glob("step-*.safetensors"))
+    return "its last checkpoint is kept" if kept else "it had no checkpoint yet, so nothing is kept"
 
 
 def last_words(log: Path) -> list[str]:
     """The last lines of a log, as far as there is one."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - limits.JOB_LOG_BYTES))
+        with open_regular(log) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - limits.JOB_LOG_BYTES))
             text = file.read(limits.JOB_LOG_BYTES).decode(errors="replace")
     except OSError:
         return []
@@ -58,9 +66,4 @@ def _said(words: Sequence[str]) -> str | None:
 
 def read_status(folder: Path) -> Mapping[str, Any]:
     """What `status.json` of a run's folder says; empty where there is none that can be read."""
-    try:
-        with (folder / "status.json").open("rb") as file:
-            status = json.loads(file.read(limits.RECORD_FILE_BYTES))
-    except (OSError, ValueError):
-        return {}
-    return status if isinstance(status, dict) else {}
+    return as_object(read_json(folder / "status.json"))

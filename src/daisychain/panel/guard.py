@@ -134,39 +134,46 @@ class Guard:
         return answer
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        most = self._body_limit(scope["path"])
+        body = _Body(receive, self._body_limit(scope["path"]))
         started = False
 
         async def send_and_note(message: Message) -> None:
             nonlocal started
+            if body.too_large and not started:
+                return  # what is inside answers with 500 to whatever it does not know
             started = started or message["type"] == "http.response.start"
             await send(message)
 
         try:
-            if _declared_bytes(scope) > most:
+            if _declared_bytes(scope) > body.most:
                 raise TooLargeError
-            await self._app(scope, _counted(receive, most), send_and_note)
+            await self._app(scope, body.receive, send_and_note)
         except RuntimeError as error:
             if str(error) != "No response returned.":  # so Starlette says that the other end has gone
                 raise
         except TooLargeError:
             if not started:
-                refusal = Refusal(413, "Too large", f"At most {most:,} bytes are taken here.")
+                refusal = Refusal(413, "Too large", f"At most {body.most:,} bytes are taken here.")
                 await _answer_of(refusal, _request_of(scope))(scope, receive, send)
 
 
-def _counted(receive: Receive, most: int) -> Receive:
-    total = 0
+class _Body:
+    """What a request brings, up to `most` bytes."""
 
-    async def receive_counted() -> Message:
-        nonlocal total
-        message = await receive()
-        total += len(message.get("body", b""))
-        if total > most:
+    def __init__(self, receive: Receive, most: int) -> None:
+        self.most = most
+        self.too_large = False
+        self._receive = receive
+        self._total = 0
+
+    async def receive(self) -> Message:
+        """The next part. Raises TooLargeError."""
+        message = await self._receive()
+        self._total += len(message.get("body", b""))
+        self.too_large = self._total > self.most
+        if self.too_large:
             raise TooLargeError
         return message
-
-    return receive_counted
 
 
 def _with_headers(send: Send) -> Send:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,11 +23,12 @@ import psutil
 from daisychain.base import limits
 from daisychain.base.errors import ConfigError, DaisyError, RunFolderError
 from daisychain.base.files import write_atomic
-from daisychain.cluster.storage.cleaning import WORKING
+from daisychain.cluster.storage.cleaning import WORKING, as_object
 from daisychain.cluster.storage.history import phase_of, run_path
 from daisychain.cluster.storage.node_lock import default_lock, owner_of, refusal
 from daisychain.cluster.storage.run_folder import check_name, fresh_name
-from daisychain.panel.endings import Ending, ending_of, last_words, read_status
+from daisychain.cluster.storage.tail import read_json
+from daisychain.panel.endings import Ending, ending_of, last_words, read_status, what_is_kept
 from daisychain.panel.priority import at_normal_priority
 from daisychain.panel.request import JobRequest
 from daisychain.panel.uploads import UPLOADS, Uploads
@@ -50,14 +51,18 @@ class Job:
     pid_created_s: float
     started_s: float  # unix
     stop_asked_s: float | None = None  # unix
+    command: tuple[str, ...] = ()
 
     @property
     def alive(self) -> bool:
         """Whether the process still runs; one that has ended and was not reaped does not."""
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.pid_created_s) <= limits.CLOCK_DRIFT_S
-            return same and process.status() != psutil.STATUS_ZOMBIE
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return False
+            # A clock that is set moves when a process seems created; its command names its run.
+            drift_s = abs(process.create_time() - self.pid_created_s)
+            return drift_s <= limits.CLOCK_DRIFT_S or (*process.cmdline(),) == self.command != ()
         except psutil.Error:
             return False
 
@@ -87,6 +92,7 @@ class Jobs:
         self._turn = threading.Lock()
         self._current = next((job for job in self.list() if job.alive), None)
         self._exit_codes: dict[int, int] = {}
+        self._unwritten: dict[str, Job] = {}  # those that were asked to stop where a disk took no word of it
 
     def start(self, request: JobRequest) -> Job:
         """Start a trainer. Raises ConfigError or RunFolderError, with the reason, and then nothing was started."""
@@ -123,25 +129,30 @@ class Jobs:
             if job is None or not job.alive:
                 return f"{name} does not run."
             if job.stop_asked_s is None:
-                self._write(replace(job, stop_asked_s=self._now_s()))
                 _tell(job.pid)
+                self._note(replace(job, stop_asked_s=self._now_s()))
                 return f"{name} is stopping after this step."
-            left_s = job.stop_asked_s + limits.JOB_STOP_GRACE_S - self._now_s()
+            left_s = limits.JOB_STOP_GRACE_S - (self.asked_ago_s(job) or 0.0)
             if left_s > 0:
                 return f"{name} is stopping after this step; it can be ended by force in {left_s:.0f} s."
             _kill_tree(job.pid)
-            return f"{name} was ended by force; its last checkpoint is kept."
+            return f"{name} was ended by force; {what_is_kept(self.runs / name)}."
 
     def asked_ago_s(self, job: Job) -> float | None:
-        """How long ago a job was asked to stop."""
-        return None if job.stop_asked_s is None else max(0.0, self._now_s() - job.stop_asked_s)
+        """How long ago a job was asked to stop; long enough for force, where the clock was set back since."""
+        if job.stop_asked_s is None:
+            return None
+        ago_s = self._now_s() - job.stop_asked_s
+        return ago_s if ago_s >= 0.0 else limits.JOB_STOP_GRACE_S
 
     def get(self, name: str) -> Job | None:
         """The last job of a run; None for a run that no panel started."""
         try:
-            return _read(self.runs / check_name(name) / JOB_FILE)
+            found = _read(self.runs / check_name(name) / JOB_FILE)
         except RunFolderError:
             return None
+        unwritten = self._unwritten.get(name)
+        return unwritten if found and unwritten and unwritten.pid == found.pid else found
 
     def list(self) -> list[Job]:
         """The last job of every run, newest first."""
@@ -154,7 +165,9 @@ class Jobs:
         if job is None or job.alive:
             return None
         folder = self.runs / job.name
-        return ending_of(folder, self.log_tail(name), job.started_s, self._exit_codes.get(job.pid))
+        # Only where a run went on can there be an older status than its own.
+        began_s = job.started_s if job.request.resume else 0.0
+        return ending_of(folder, self.log_tail(name), began_s, self._exit_codes.get(job.pid))
 
     def ended_run(self, name: str) -> Ending | None:
         """As `ending`, and of a run that was started by hand, too; None where there is no such run, or it goes on."""
@@ -221,24 +234,34 @@ class Jobs:
             created_s = psutil.Process(child.pid).create_time()
         except psutil.Error:  # it has ended already; its log says why
             created_s = self._now_s()
-        job = Job(folder.name, request, child.pid, created_s, self._now_s())
-        self._write(job, command)
+        job = Job(folder.name, request, child.pid, created_s, self._now_s(), command=(*command,))
+        try:
+            self._write(job)
+        except OSError:  # nobody would find it again
+            _kill_tree(child.pid)
+            raise
         return job
 
     def _reap(self, child: "subprocess.Popen[bytes]") -> None:
         self._exit_codes[child.pid] = child.wait()
 
-    def _write(self, job: Job, command: Sequence[str] = ()) -> None:
-        path = self.runs / job.name / JOB_FILE
+    def _note(self, job: Job) -> None:
+        """Write down what became of a job; this panel remembers it where that cannot be."""
+        try:
+            self._write(job)
+        except OSError:
+            self._unwritten[job.name] = job
+
+    def _write(self, job: Job) -> None:
         values: dict[str, Any] = {
             "request": job.request.as_json(),
             "pid": job.pid,
             "pid_created_s": job.pid_created_s,
             "started_s": job.started_s,
             "stop_asked_s": job.stop_asked_s,
-            "command": list(command) or _content(path).get("command", []),
+            "command": job.command,
         }
-        write_atomic(path, json.dumps(values, indent=2).encode() + b"\n")
+        write_atomic(self.runs / job.name / JOB_FILE, json.dumps(values, indent=2).encode() + b"\n")
 
 
 def _discard(folder: Path) -> None:
@@ -249,20 +272,13 @@ def _discard(folder: Path) -> None:
         folder.rmdir()
 
 
-def _content(path: Path) -> Mapping[str, Any]:
-    try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(limits.JOB_FILE_BYTES))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _read(path: Path) -> Job | None:
     """The job of a file; None where there is none that can be believed."""
-    values = _content(path)
+    values = as_object(read_json(path))
     try:
-        asked = values["stop_asked_s"]
+        asked, command = values["stop_asked_s"], values.get("command")
+        if int(values["pid"]) < 1:  # to a signal that would be a whole group of processes
+            return None
         return Job(
             check_name(path.parent.name),
             JobRequest.of(values["request"]),
@@ -270,6 +286,7 @@ def _read(path: Path) -> Job | None:
             float(values["pid_created_s"]),
             float(values["started_s"]),
             None if asked is None else float(asked),
+            tuple(map(str, command)) if isinstance(command, list) else (),
         )
     except (DaisyError, KeyError, ValueError, TypeError, OverflowError):
         return None

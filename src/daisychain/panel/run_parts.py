@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from daisychain.base import limits
+from daisychain.cluster.storage.cleaning import is_finite
 from daisychain.panel import words
 from daisychain.panel.markup import Markup, el, figure, join
 from daisychain.panel.picture import Row, RunPicture
@@ -115,7 +116,7 @@ def _learnt(picture: RunPicture) -> list[tuple[str, Markup, str]]:
     found = []
     for name, (label, explained) in LEARNT.items():
         value = metrics.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if is_finite(value):
             shown = f"{100 * value:.1f}%" if name == "accuracy" else words.short(value)
             found.append((label, figure(name.replace("_", "-"), shown, value), explained))
     return found

@@ -51,15 +51,20 @@ class Uploads:
     def checked(self, path: str, local: bool) -> Path:
         """The file at `path`, if it is one of these, or if whoever asks sits at this machine. Raises ConfigError."""
         given = Path(path)
-        own = given.parent.resolve() == self.folder.resolve() and _OWN_NAME.fullmatch(given.name)
-        if not own and not local:
-            raise ConfigError(
-                "a path can only be given on the machine that shows these pages; upload the file here."
-            )
-        real = given.expanduser() if local and not own else given
-        if not real.exists() or (own and (real.is_symlink() or not real.is_file())):
-            raise ConfigError(f"there is no file {real}; choose another.")
-        return real.resolve()
+        try:
+            own = bool(_OWN_NAME.fullmatch(given.name)) and given.parent.resolve() == self.folder.resolve()
+            if not own and not local:
+                raise ConfigError(
+                    "a path can only be given on the machine that shows these pages; upload the file here."
+                )
+            real = given if own else given.expanduser()
+            if real.exists() and not (own and (real.is_symlink() or not real.is_file())):
+                return real.resolve()
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be opened: {error.strerror}; choose another file.") from error
+        except (RuntimeError, ValueError):  # ~ of a user who is not known, links in a circle, a zero byte
+            pass
+        raise ConfigError(f"there is no file {path}; choose another.")
 
     def list(self) -> list[Upload]:
         """What is there, the newest first."""

@@ -23,7 +23,7 @@ def is_count(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 1 << 53
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and abs(value) < 1e300 and math.isfinite(value)
 
 
@@ -119,7 +119,7 @@ def known(content: Any, fields: Mapping[str, Check]) -> dict[str, Any]:
 
 
 def clean_event(content: Mapping[str, Any]) -> dict[str, Any] | None:
-    """An event with its four fields, its text cut, its others as they are; None for what is no event."""
+    """An event with its four fields, texts cut, its others as they are; None for what is no event."""
     text, kind = content.get("text"), content.get("kind")
     if kind not in EVENT_KINDS or not isinstance(text, str):
         return None
@@ -127,6 +127,9 @@ def clean_event(content: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     metrics = content.get("metrics")
     event = {**content, "text": text[: limits.EVENT_TEXT_CHARACTERS]}
+    if "sample" in content:
+        sample = content["sample"]
+        event["sample"] = sample[: limits.EVENT_TEXT_CHARACTERS] if isinstance(sample, str) else ""
     if "metrics" in content:
         numbers = metrics.items() if isinstance(metrics, dict) else ()
         event["metrics"] = {name: value for name, value in numbers if is_finite(value)}

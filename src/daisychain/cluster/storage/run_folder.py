@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from daisychain.base.errors import RunFolderError
 from daisychain.base.files import PARTIAL_SUFFIX, try_lock, write_atomic
+from daisychain.cluster.storage.tail import read_json
 
 RUNS = Path("runs")  # unless another folder of runs is named
 CONFIG = "config.json"
@@ -173,10 +174,7 @@ def _rows_up_to(path: Path, step: int) -> list[str]:
 
 def read_config(path: Path) -> dict[str, Any]:
     """What `config.json` of a run's folder says; empty where there is none that can be read."""
-    try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    config = read_json(path / CONFIG)
     return config if isinstance(config, dict) else {}
 
 

@@ -34,7 +34,7 @@ class DataCard:
         with ui.element("section").classes("card"):
             with ui.element("h2"):
                 ui.html("Data", sanitize=False, tag="span")
-            places = self._draft.places(page.context.local)
+            places = self._draft.places()
             if len(places) > 1:
                 options = [Option(place, *words.PLACES[place]) for place in places]
                 check = one_of_places(places)

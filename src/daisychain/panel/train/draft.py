@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from daisychain.base import limits
@@ -13,6 +14,7 @@ from daisychain.base.errors import ConfigError
 from daisychain.data.source import FINEWEB_EDU, FINEWEB_EDU_CONFIG
 from daisychain.nn.spikewhale import PARTS, PRESETS, SpikeWhaleConfig, config_for
 from daisychain.panel.request import SPIKEWHALE, JobRequest, recalled
+from daisychain.panel.uploads import UPLOADS
 from daisychain.tasks.spikewhale import rate_for
 
 COOKIE = "daisychain-settings"
@@ -29,9 +31,15 @@ STARTS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Draft:
-    """Settings on their way to a request; `values` are those of JobRequest by name, each of them usable."""
+    """Settings on their way to a request; `values` are those of JobRequest by name, each of them usable.
 
-    def __init__(self, values: Mapping[str, Any] | None = None, where: str = "embedded") -> None:
+    `local`: whoever sets them sits at this machine, and may name any file of it.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any] | None = None, where: str = "embedded", *, local: bool = True
+    ) -> None:
+        self.local = local
         self.values: dict[str, Any] = recalled(values or {}) | {"resume": None, "name": None}
         self.where = where if where in WHERE else "embedded"
 
@@ -48,7 +56,7 @@ class Draft:
         if self.where not in allowed:
             self.choose_where(allowed[0])
 
-    def places(self, local: bool = True) -> tuple[str, ...]:
+    def places(self) -> tuple[str, ...]:
         """Where the task's data can come from."""
         by_task = {
             SPIKEWHALE: WHERE,
@@ -57,7 +65,7 @@ class Draft:
             "digits": ("embedded",),
         }
         found = by_task[self.values["task"]]
-        return found if local else tuple(place for place in found if place != "path")
+        return found if self.local else tuple(place for place in found if place != "path")
 
     def choose_where(self, where: str) -> None:
         """Another place for the data; what belonged to the one before is forgotten."""
@@ -137,6 +145,12 @@ class Draft:
             return
         self.values = request.as_json() | {"name": None, "resume": None, "without": request.without}
         self.where = _where_of(request)
+        self._stay_allowed()
+
+    def _stay_allowed(self) -> None:
+        """Elsewhere, where the data may not come from the place that is chosen."""
+        if self.where not in self.places() or self.where != _where_of_values(self):
+            self.choose_where(self.places()[0])
 
     def as_cookie(self) -> str:
         """What differs from the defaults, in letters that a cookie may have."""
@@ -147,21 +161,20 @@ class Draft:
         return packed if len(packed) <= limits.PANEL_COOKIE_CHARACTERS else ""
 
     @classmethod
-    def of_cookie(cls, packed: str) -> Draft:
+    def of_cookie(cls, packed: str, *, local: bool = True) -> Draft:
         """As much of it as can be used."""
         try:
             if len(packed) > limits.PANEL_COOKIE_CHARACTERS:
-                return cls()
+                return cls(local=local)
             text = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
             values = json.loads(text)
         except (binascii.Error, ValueError, RecursionError):
-            return cls()
+            return cls(local=local)
         if not isinstance(values, dict):
-            return cls()
+            return cls(local=local)
         where = values.pop("where", "embedded")
-        draft = cls(values, where if isinstance(where, str) else "embedded")
-        if draft.where not in draft.places() or draft.where != _where_of_values(draft):
-            draft.choose_where(draft.places()[0])
+        draft = cls(values, where if isinstance(where, str) else "embedded", local=local)
+        draft._stay_allowed()
         return draft
 
 
@@ -180,7 +193,9 @@ def _where_of_values(draft: Draft) -> str:
 def _where_of(request: JobRequest) -> str:
     if request.source == "dataset":
         return "fineweb" if request.dataset == FINEWEB_EDU else "hub"
-    return "path" if request.source == "file" else "embedded"
+    if request.source == "file":
+        return "upload" if request.data and Path(request.data).parent.name == UPLOADS else "path"
+    return "embedded"
 
 
 def _within(value: int, least: int, most: int) -> int:

@@ -44,7 +44,8 @@ class TrainPage:
         self.most_nodes = max(2, min(limits.PANEL_MAX_NODES, os.cpu_count() or 1))
         self._client = ui.context.client
         request = self._client.request
-        self.draft = Draft.of_cookie(request.cookies.get(COOKIE, "") if request else "")
+        cookie = request.cookies.get(COOKIE, "") if request else ""
+        self.draft = Draft.of_cookie(cookie, local=context.local)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._screen: SettingsScreen | RunScreen | EndedScreen | None = None
 
@@ -111,7 +112,7 @@ class TrainPage:
         self._move(machine.start_pressed(self.state))
         try:
             self.job = await asyncio.to_thread(self.jobs.start, request)
-        except DaisyError as error:
+        except (DaisyError, OSError) as error:
             self._move(machine.refused(self.state, str(error)))
             return
         self._move(machine.started(self.state, self.job.name))

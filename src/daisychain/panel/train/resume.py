@@ -91,6 +91,8 @@ def _line(run: Listed) -> str:
 
 def _steps(label: str, value: Any) -> int:
     text = value.replace(",", "").strip() if isinstance(value, str) else value
-    number = int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else text
+    number = (
+        int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10 else text
+    )
     found: int = CHECKS["steps"](label, number)
     return found
