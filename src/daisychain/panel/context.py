@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daisychain.panel.fleet_shown import FleetShown
 from daisychain.panel.watch import Watches
 
 if TYPE_CHECKING:
@@ -22,5 +23,6 @@ class PanelContext:
     jobs: Jobs
     watch: Watches
     local: bool = True
+    fleet_shown: FleetShown = field(default_factory=FleetShown)
     url: str = ""  # of these pages, for the commands they show
     has_token: bool = False  # whether who opens the pages has to know one

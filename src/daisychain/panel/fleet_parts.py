@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from daisychain.agent.view import BAD, OK, Cell, Finding, Matrix, NodeView, Pool
+from daisychain.base import limits
 from daisychain.panel import words
 from daisychain.panel.markup import Markup, el, figure, join
 from daisychain.panel.run_parts import tip
@@ -118,14 +120,21 @@ def matrix(state: Matrix) -> Markup:
 
 
 def _cell(cell: Cell, source: str, target: str) -> Markup:
-    sign, word, tone = CELLS.get(cell.state, CELLS["unknown"])
+    return _way(cell.state, cell.words, cell.latency_s, cell.bandwidth_mb_s, source, target)
+
+
+@functools.lru_cache(2 * limits.FLEET_NODES**2)  # of thousands of ways few change from one look to the next
+def _way(
+    state: str, about: str, latency_s: float | None, bandwidth_mb_s: float | None, source: str, target: str
+) -> Markup:
+    sign, word, tone = CELLS.get(state, CELLS["unknown"])
     if tone == "none":
         return el("td", el("span", sign, aria_hidden="true"), class_="self")
     figures = []
-    if cell.latency_s is not None:
-        figures.append(words.span(cell.latency_s))
-    if cell.bandwidth_mb_s is not None:
-        figures.append(f"{words.short(cell.bandwidth_mb_s)} MB/s")
+    if latency_s is not None:
+        figures.append(words.span(latency_s))
+    if bandwidth_mb_s is not None:
+        figures.append(f"{words.short(bandwidth_mb_s)} MB/s")
     shown = el("button", el("b", sign), " ", word, *(el("small", text) for text in figures), type="button",
-               class_=f"cell {tone}", data_tip=cell.words, aria_label=cell.words)  # fmt: skip
-    return el("td", shown, data_testid=f"way-{source}-{target}", data_state=cell.state)
+               class_=f"cell {tone}", data_tip=about, aria_label=about)  # fmt: skip
+    return el("td", shown, data_testid=f"way-{source}-{target}", data_state=state)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from nicegui import ui
 
-from daisychain.agent.view import readiness
 from daisychain.base import limits
 from daisychain.base.errors import RunFolderError
 from daisychain.cluster.storage.run_folder import check_name
@@ -56,18 +54,17 @@ def _fleet(context: PanelContext) -> None:
             matrix = Live()
 
     def show() -> None:
-        now_s = time.monotonic()
-        nodes = context.fleet.nodes(now_s)
-        ways.set_visibility(len(nodes) > 1)
-        pool.set_visibility(bool(nodes))
-        banner.set_visibility(bool(nodes))
-        if not nodes:
+        shown = context.fleet_shown.look(context.fleet)
+        ways.set_visibility(shown is not None and shown.nodes > 1)
+        pool.set_visibility(shown is not None)
+        banner.set_visibility(shown is not None)
+        if shown is None:
             machines.show(fleet_parts.invitation(context.url, context.has_token))
             return
-        banner.show(fleet_parts.banner(readiness(context.fleet, now_s)))
-        pool.show(fleet_parts.pool(context.fleet.pool(now_s)))
-        machines.show(fleet_parts.machines(nodes))
-        matrix.show(fleet_parts.matrix(context.fleet.matrix(now_s)))
+        banner.show(shown.banner)
+        pool.show(shown.pool)
+        machines.show(shown.machines)
+        matrix.show(shown.matrix)
 
     show()
     ui.timer(limits.VIEW_EVERY_S, show, immediate=False)

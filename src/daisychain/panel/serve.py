@@ -9,11 +9,46 @@ import socket
 import warnings
 from collections.abc import Callable
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from daisychain.base import limits
 from daisychain.panel import priority
+
+
+class PanelProtocol(H11Protocol):
+    """Hangs up on whoever does not say in time what they want: a few hundred of those would keep everybody else out,
+    and they need no token for it."""
+
+    _deadline: asyncio.TimerHandle | None = None
+    _upgraded = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._wait_for_head(False)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        answering = self.cycle is not None and not self.cycle.response_complete
+        self._wait_for_head(not (answering or self._upgraded or self.transport.is_closing()))
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._upgraded = True
+        super().handle_websocket_upgrade(event)
+
+    def _wait_for_head(self, waiting: bool) -> None:
+        """The time that is left runs on, however often a few bytes come."""
+        if waiting and self._deadline is None:
+            self._deadline = self.loop.call_later(limits.PANEL_HEAD_LIMIT_S, self.transport.abort)
+        elif not waiting and self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class PanelServer(uvicorn.Server):
@@ -23,7 +58,7 @@ class PanelServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=PanelProtocol,
                 ws="websockets-sansio",
                 ws_max_size=limits.PANEL_FRAME_BYTES,
                 ws_per_message_deflate=False,
