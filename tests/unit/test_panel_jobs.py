@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -302,6 +303,18 @@ def test_a_full_disk_does_not_keep_a_run_from_being_stopped(tmp_path, monkeypatc
     now_s[0] -= 3_600.0  # and the clock is set back: nobody waits for an hour
     assert "ended by force" in jobs.stop("first")
     assert not job.alive
+
+
+def test_a_run_whose_folder_was_deleted_can_be_stopped(tmp_path) -> None:
+    jobs = make_jobs(tmp_path)
+    _at_work(jobs, job := jobs.start(RUN))
+    shutil.rmtree(tmp_path / "runs/first")
+    for panel in (jobs, make_jobs(tmp_path)):  # a new one knows only what the lock says
+        assert panel.running().pid == job.pid
+        assert panel.ending("first") is None
+    assert "is stopping" in panel.stop("first")
+    wait_for("the end", lambda: not job.alive)
+    assert "was deleted" in panel.ending("first").text
 
 
 def _full(*_args, **_options) -> None:

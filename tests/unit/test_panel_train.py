@@ -148,5 +148,5 @@ def test_how_a_trainer_ended(tmp_path) -> None:
     for nonsense in ("", "[", "[]", '{"phase": [], "updated_s": "x"}', '{"phase": {}, "updated_s": 200}'):
         assert ending(nonsense, [], -9) == (
             "lost",
-            "the trainer ended without a word (exit code -9); its last checkpoint is kept.",
+            "the trainer ended without a word (exit code -9); it had no checkpoint yet, so nothing is kept.",
         )

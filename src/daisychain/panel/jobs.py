@@ -148,7 +148,7 @@ class Jobs:
     def get(self, name: str) -> Job | None:
         """The last job of a run; None for a run that no panel started."""
         try:
-            found = _read(self.runs / check_name(name) / JOB_FILE)
+            found = _read(self.runs / check_name(name) / JOB_FILE) or self._without_record(name)
         except RunFolderError:
             return None
         unwritten = self._unwritten.get(name)
@@ -162,6 +162,8 @@ class Jobs:
     def ending(self, name: str) -> Ending | None:
         """How a job ended and why, in words; None while it runs, and for a run without a job."""
         job = self.get(name)
+        if job is None and not (self.runs / name).is_dir():
+            return Ending("lost", "its folder was deleted, and all that was in it.")
         if job is None or job.alive:
             return None
         folder = self.runs / job.name
@@ -202,6 +204,13 @@ class Jobs:
             self._current = found if found and found.alive else None
             return self._current
         return None
+
+    def _without_record(self, name: str) -> Job | None:
+        """The trainer that has the machine and whose job.json is gone, as when somebody deleted its folder."""
+        owner = owner_of(self._node_lock)
+        if owner is None or owner.run != name or Path(owner.folder).parent != self.runs.resolve():
+            return None
+        return Job(name, JobRequest(resume=name), owner.pid, owner.pid_created_s, owner.pid_created_s)
 
     def _folder_for(self, request: JobRequest) -> Path:
         """A new folder of its own, or the one of the run to go on with."""
