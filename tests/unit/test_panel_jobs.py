@@ -315,6 +315,9 @@ def test_a_run_whose_folder_was_deleted_can_be_stopped(tmp_path) -> None:
     assert "is stopping" in panel.stop("first")
     wait_for("the end", lambda: not job.alive)
     assert "was deleted" in panel.ending("first").text
+    (tmp_path / "runs/first").mkdir()  # a trainer makes it anew to save its state
+    (tmp_path / "runs/first/status.json").write_text('{"phase": "failed", "text": "saved", "updated_s": 1}')
+    assert (panel.ending("first").kind, panel.ending("first").text) == ("failed", "saved")
 
 
 def _full(*_args, **_options) -> None:

@@ -160,27 +160,26 @@ class Jobs:
         return sorted(found, key=lambda job: job.started_s, reverse=True)
 
     def ending(self, name: str) -> Ending | None:
-        """How a job ended and why, in words; None while it runs, and for a run without a job."""
+        """How a run ended and why, in words; None while it goes on."""
         job = self.get(name)
-        if job is None and not (self.runs / name).is_dir():
+        folder = self.runs / check_name(name)
+        if job is not None:
+            # Only where a run went on can there be an older status than its own.
+            began_s = job.started_s if job.request.resume else 0.0
+            code = self._exit_codes.get(job.pid)
+            return None if job.alive else ending_of(folder, self.log_tail(name), began_s, code)
+        if not folder.is_dir():
             return Ending("lost", "its folder was deleted, and all that was in it.")
-        if job is None or job.alive:
-            return None
-        folder = self.runs / job.name
-        # Only where a run went on can there be an older status than its own.
-        began_s = job.started_s if job.request.resume else 0.0
-        return ending_of(folder, self.log_tail(name), began_s, self._exit_codes.get(job.pid))
+        # Started by hand, or all that is left of a job is what its trainer wrote at its end.
+        return None if phase_of(folder, read_status(folder)) in WORKING else ending_of(folder, (), 0.0, None)
 
     def ended_run(self, name: str) -> Ending | None:
-        """As `ending`, and of a run that was started by hand, too; None where there is no such run, or it goes on."""
+        """As `ending`; None where there is no such run, too."""
         try:
-            folder = run_path(self.runs, name)
+            run_path(self.runs, name)
         except RunFolderError:
             return None
-        job = self.get(name)
-        if job is not None:
-            return self.ending(name)
-        return None if phase_of(folder, read_status(folder)) in WORKING else ending_of(folder, (), 0.0, None)
+        return self.ending(name)
 
     def log_tail(self, name: str) -> Sequence[str]:
         """The last lines that a trainer said."""
