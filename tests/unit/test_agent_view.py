@@ -325,7 +325,8 @@ def test_a_blocked_way_names_both_ends_and_the_port() -> None:
     for at_s in (0.2, 0.4):
         fleet.observe_probes("a", [found("b", NO_ANSWER)], at_s)
     fleet.observe(report("b", 2), 0.5)
-    level, text = banner(fleet)[1]
+    first, (level, text) = banner(fleet)[:2]
+    assert first[1].startswith("3 of 3 nodes ready, but not to train together: ")
     assert level == BAD
     assert "a cannot reach b" in text
     assert "Does a firewall block port 29570?" in text

@@ -49,8 +49,11 @@ def _sum_up(pool: Pool, unready: int, expected: int, findings: Sequence[Finding]
     ready = pool.nodes - unready
     gib = 1 << 30
     have = f"{pool.cores} cores, {pool.memory_bytes / gib:.3g} GiB memory ({pool.memory_free_bytes / gib:.3g} GiB free)"
-    text = f"{ready} of {max(expected, pool.nodes)} {'node' if expected == 1 else 'nodes'} ready: {have}"
     levels = {finding.level for finding in findings}
+    wanted = max(expected, pool.nodes)
+    # That some are missing says why not by itself.
+    but = ", but not to train together" if BAD in levels and ready == wanted else ""
+    text = f"{ready} of {wanted} {'node' if expected == 1 else 'nodes'} ready{but}: {have}"
     if pool.nodes < expected or BAD in levels:
         return Finding(BAD, text)
     return Finding(WARN if WARN in levels else OK, text)
