@@ -9,14 +9,14 @@ import torch
 
 from daisychain.base import limits
 from daisychain.base.errors import CheckpointError, ConfigError
-from daisychain.data import TableSource, as_table, column_named, text_values
+from daisychain.data import TableSource
 from daisychain.data.packed import PackedText, open_tokens
 from daisychain.data.source import TextChoice
 from daisychain.data.tokenizer import load_tokenizer, text_pieces
 from daisychain.nn.spikewhale import PARTS, SpikeWhale, SpikeWhaleConfig, config_for, generate
 from daisychain.tasks.builtin import device_of, refuse_options, seeded, task_name
 from daisychain.tasks.task import Glimpse, Loss, SampleIds, Task, TaskOptions
-from daisychain.tasks.text import check_generation
+from daisychain.tasks.text import check_generation, continuations
 
 EMPTY_PROMPT = "\n"  # a model needs something to go on
 GLIMPSE_PROMPT = "The"
@@ -102,16 +102,7 @@ class SpikeWhaleTask(Task):
 
     def predict(self, model: torch.nn.Module, table: TableSource) -> list[dict[str, str | float | int]]:
         """The likeliest `continuation` of each text in the column `prompt`."""
-        prompts = text_values(column_named(as_table(table, ["prompt"]), "prompt"), "prompt").to_pylist()
-        return [
-            {
-                "prompt": prompt or "",
-                "continuation": b"".join(self.generate(model, prompt or "", PREDICTED_TOKENS, 0.0, 0)).decode(
-                    errors="replace"
-                ),
-            }
-            for prompt in prompts
-        ]
+        return continuations(lambda prompt: self.generate(model, prompt, PREDICTED_TOKENS, 0.0, 0), table)
 
     def description(self) -> Mapping[str, Any]:
         return {"model": asdict(self.config), "data": dict(self.tokens.identity)}

@@ -1,7 +1,7 @@
 """A small byte-level language model on any text."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -112,16 +112,7 @@ class TextTask(Task):
 
     def predict(self, model: torch.nn.Module, table: TableSource) -> list[dict[str, str | float | int]]:
         """The likeliest `continuation` of each text in the column `prompt`."""
-        prompts = text_values(column_named(as_table(table, ["prompt"]), "prompt"), "prompt").to_pylist()
-        return [
-            {
-                "prompt": prompt or "",
-                "continuation": b"".join(self.generate(model, prompt or "", PREDICTED_BYTES, 0.0, 0)).decode(
-                    errors="replace"
-                ),
-            }
-            for prompt in prompts
-        ]
+        return continuations(lambda prompt: self.generate(model, prompt, PREDICTED_BYTES, 0.0, 0), table)
 
     def description(self) -> Mapping[str, Any]:
         return {"model": asdict(self.config), "data": self._data_hash}
@@ -131,6 +122,20 @@ class TextTask(Task):
         task = cls.__new__(cls)  # without the training data
         task.config = config_from_json(description)
         return task
+
+
+def continuations(
+    write: Callable[[str], Iterable[bytes]], table: TableSource
+) -> list[dict[str, str | float | int]]:
+    """What `write` makes of each text in the column `prompt`, in the column `continuation`. Raises DataError."""
+    prompts = text_values(column_named(as_table(table, ["prompt"]), "prompt"), "prompt").to_pylist()
+    return [
+        {
+            "prompt": prompt or "",
+            "continuation": b"".join(write(prompt or "")).decode(errors="replace"),
+        }
+        for prompt in prompts
+    ]
 
 
 def check_generation(tokens: object, temperature: float, most: int) -> None:
